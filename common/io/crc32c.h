@@ -1,0 +1,19 @@
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4), the checksum of journal records,
+// frames and wire chunks. Same value on every CPU; uses SSE 4.2 where present.
+#ifndef COMMON_IO_CRC32C_H_
+#define COMMON_IO_CRC32C_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace diloco {
+
+// The checksum of the bytes that gave `crc` followed by `bytes`; start with 0.
+uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes);
+inline uint32_t Crc32c(std::string_view bytes) {
+  return ExtendCrc32c(0, bytes);
+}
+
+}  // namespace diloco
+
+#endif  // COMMON_IO_CRC32C_H_

@@ -1,0 +1,136 @@
+// A part: a contiguous element range of a fragment, encoded in frames of 2^18
+// elements on the fragment's grid, each decodable alone. Updates, update blobs
+// and images are part files; grammar in common/tensor/README.md.
+//
+// Layout, little endian:
+//   header  64 bytes: "DILOPART" | u32 format=1 | u32 codec | u32 fragment |
+//           u32 frames | u64 first_element | u64 elements | u64 file_bytes |
+//           u64 reserved=0 | u32 reserved=0 | u32 crc32c(bytes 0..59)
+//   table   frames x {u64 offset, u32 bytes, u32 crc32c(frame)}, u32 crc32c(table),
+//           u32 zero
+//   frames  in order, each at its offset, no gaps
+#ifndef COMMON_TENSOR_PART_FILE_H_
+#define COMMON_TENSOR_PART_FILE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/io/digest.h"
+#include "common/io/file_system.h"
+#include "common/tensor/codec.h"
+
+namespace diloco {
+
+inline constexpr int64_t kFrameElements = 1 << 18;
+inline constexpr size_t kPartHeaderBytes = 64;
+
+struct PartHeader {
+  Codec codec = Codec::kFp32;
+  uint32_t fragment = 0;
+  int64_t first_element = 0;  // Within the fragment; a multiple of kFrameElements.
+  int64_t elements = 0;
+};
+
+struct FrameEntry {
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+  uint32_t crc = 0;
+};
+
+// Digest of fp32 values as little-endian bytes: names a fragment version.
+Digest DigestOfValues(absl::Span<const float> values);
+
+int64_t FrameCount(int64_t elements);
+// Bytes of header and table, and of the whole file.
+uint64_t PartPrefixBytes(int64_t elements);
+uint64_t PartFileBytes(Codec codec, int64_t elements);
+
+// Parses and checks header and table; `prefix` may be longer than needed.
+// INVALID_ARGUMENT names the field, the value and what was expected.
+struct PartPrefix {
+  PartHeader header;
+  std::vector<FrameEntry> frames;
+};
+absl::StatusOr<PartPrefix> ParsePartPrefix(std::string_view prefix);
+
+// Writes a part file frame by frame in constant memory; the table is filled in
+// at Finish, which does not sync. One thread.
+class PartWriter {
+ public:
+  PartWriter(WritableFile* file, PartHeader header);
+  // The next frame's values: kFrameElements of them, fewer only in the last.
+  absl::Status Append(absl::Span<const float> values);
+  // Writes header and table and returns the digest of the whole file.
+  absl::StatusOr<Digest> Finish();
+  uint64_t file_bytes() const;
+
+ private:
+  WritableFile* const file_;
+  const PartHeader header_;
+  std::vector<FrameEntry> frames_;
+  std::vector<Digest> blocks_;  // Of the bytes behind the prefix's blocks.
+  std::string buffer_;
+  uint64_t next_offset_;
+};
+
+// Reads one part file. Thread-safe after Open.
+class PartReader {
+ public:
+  // Checks header, table and file size, not the frames. `name` is for errors.
+  static absl::StatusOr<PartReader> Open(std::unique_ptr<ReadableFile> file,
+                                         std::string name);
+  const PartHeader& header() const { return prefix_.header; }
+  int64_t frames() const { return static_cast<int64_t>(prefix_.frames.size()); }
+  // Elements in frame `index`.
+  int64_t FrameElements(int64_t index) const;
+  // The encoded bytes of a frame, from the mapping; not verified.
+  absl::Span<const char> FrameBytes(int64_t index) const;
+  // Decodes a frame into `out` (FrameElements(index) values); DATA_LOSS when
+  // its checksum does not match.
+  absl::Status ReadFrame(int64_t index, absl::Span<float> out) const;
+  const ReadableFile& file() const { return *file_; }
+
+ private:
+  PartReader() = default;
+  std::unique_ptr<ReadableFile> file_;
+  absl::Span<const char> bytes_;
+  std::string name_;
+  PartPrefix prefix_;
+};
+
+// What arrives of an update, checked frame by frame while it comes in: format,
+// checksums, finiteness. Bytes are fed in order, in pieces of any size.
+class PartScreen {
+ public:
+  struct Expect {
+    Codec codec;
+    uint32_t fragment;
+    int64_t elements;      // Of the whole fragment; first_element must be 0.
+  };
+  explicit PartScreen(Expect expect);
+  ~PartScreen();
+  // INVALID_ARGUMENT (format, non-finite: with flat element index within the
+  // fragment) or DATA_LOSS (checksum of frame N). Sticky.
+  absl::Status Feed(std::string_view bytes);
+  // OK once everything came; FAILED_PRECONDITION with the missing byte count.
+  absl::Status Finish() const;
+  float max_abs() const;        // Of the values so far.
+  double sum_squares() const;   // In element order, for the norm.
+  // Element of the first non-finite value, -1 when there was none.
+  int64_t bad_element() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace diloco
+
+#endif  // COMMON_TENSOR_PART_FILE_H_

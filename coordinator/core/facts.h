@@ -1,0 +1,227 @@
+// What the journal records: everything that was decided, and nothing that can
+// be derived. Recovery evolves these; it never decides again. Durations may
+// appear, instants never. coordinator/store/fact_codec maps them to
+// proto/diloco/v1/journal.proto.
+#ifndef COORDINATOR_CORE_FACTS_H_
+#define COORDINATOR_CORE_FACTS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/io/digest.h"
+#include "common/tensor/codec.h"
+
+namespace diloco {
+
+// The values an update's key (run, worker, fragment, round) stands for.
+struct UpdateValue {
+  uint64_t base_version = 0;
+  Digest base_digest;
+  uint64_t bytes = 0;
+  Digest digest;
+  Codec codec = Codec::kFp16;
+  uint64_t tokens = 0;
+  uint32_t steps = 0;
+  double loss = 0;  // Mean of the window, nats per token.
+
+  friend bool operator==(const UpdateValue&, const UpdateValue&) = default;
+};
+
+// What a worker may do in a round: `tokens` bounds its weight.
+struct Lease {
+  std::string worker;
+  uint32_t steps = 0;
+  uint64_t tokens = 0;
+  double progress = 0;       // Of the run when the window starts, 0 to 1.
+  double progress_step = 0;  // Added per inner step.
+
+  friend bool operator==(const Lease&, const Lease&) = default;
+};
+
+struct FileRef {
+  Digest digest;
+  uint64_t bytes = 0;
+
+  friend bool operator==(const FileRef&, const FileRef&) = default;
+};
+
+// First record of a state directory.
+struct RunCreated {
+  std::string run;
+  std::string lineage;  // 16 bytes.
+  Digest settings_digest;
+  Digest layout_digest;
+  struct Fragment {
+    Digest digest;  // Of version 0.
+    FileRef theta_image;
+    FileRef momentum_image;
+  };
+  std::vector<Fragment> fragments;
+};
+
+// Each start of the coordinator, before it serves.
+struct EpochStarted {
+  uint64_t epoch = 0;
+  std::string boot_nonce;  // 8 bytes.
+};
+
+struct WorkerJoined {
+  std::string worker;
+  std::string session;  // 16 bytes.
+  std::string attempt;  // 16 bytes, names the Join call.
+  bool fresh = false;   // Its window and optimiser state are gone.
+  std::string peer;
+};
+
+// A lost worker was heard of again under its valid session.
+struct WorkerReturned {
+  std::string worker;
+};
+
+enum class Departure { kLeft = 1, kLost = 2, kEvicted = 3 };
+
+struct WorkerDeparted {
+  std::string worker;
+  Departure departure = Departure::kLeft;
+  std::string reason;
+};
+
+struct DrainRequested {
+  std::string worker;
+};
+
+struct RoundOpened {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  uint64_t base_version = 0;
+  std::vector<Lease> leases;  // In worker-name order.
+  struct Skipped {
+    std::string worker;
+    std::string reason;
+  };
+  std::vector<Skipped> skipped;
+  absl::Duration deadline;  // From opening, or from a restart.
+  std::string reason;
+};
+
+// A deadline passed with fewer than min_updates, or nobody with a lease is
+// left: wait on, with leases for those who had none.
+struct RoundExtended {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  std::vector<Lease> added;
+  std::string reason;
+};
+
+// The update is verified and fsynced in its spool; its receipt may go out.
+struct UpdateCommitted {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  std::string worker;
+  UpdateValue value;
+  float max_abs = 0;
+  double norm = 0;
+};
+
+// The update was complete but unusable; its key is used up.
+struct UpdateRefused {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  std::string worker;
+  Digest digest;
+  std::string reason;
+};
+
+struct RoundMember {
+  std::string worker;
+  uint64_t weight = 0;  // Tokens, clamped to the lease (or 1 when uniform).
+  Digest digest;
+  uint64_t tokens = 0;
+};
+
+// Fold these, in this order (worker name). No member: the round is void, no
+// version follows and theta stays.
+struct RoundClosed {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  std::vector<RoundMember> members;
+  std::vector<std::string> missing;  // Leased, not in the fold.
+  double loss = 0;                   // Token-weighted mean of the members.
+  absl::Duration duration;           // Since opening or restart.
+  double outer_lr = 0;
+  double outer_momentum = 0;
+  bool nesterov = true;
+  std::string reason;
+};
+
+struct VersionPublished {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  uint64_t version = 0;
+  Digest digest;    // Of the fp32 fragment.
+  FileRef blob;     // The encoded change from version - 1.
+  // Set (bytes > 0) when the fold wrote an image of this version.
+  FileRef theta_image;
+  FileRef momentum_image;
+  uint64_t folded_tokens = 0;  // Of the run, all rounds so far.
+};
+
+struct EvalOpened {
+  uint64_t version = 0;
+  struct Slice {
+    std::string worker;
+    uint64_t first_window = 0;
+    uint64_t windows = 0;
+  };
+  std::vector<Slice> slices;
+};
+
+struct EvalReassigned {
+  uint64_t version = 0;
+  uint32_t slice = 0;
+  std::string worker;
+  std::string reason;
+};
+
+struct EvalReported {
+  uint64_t version = 0;
+  uint32_t slice = 0;
+  std::string worker;
+  double loss_sum = 0;
+  uint64_t tokens = 0;
+};
+
+// An evaluation that can no longer complete (nobody holds that version).
+struct EvalAbandoned {
+  uint64_t version = 0;
+  std::string reason;
+};
+
+struct PauseChanged {
+  bool paused = false;
+  std::string reason;
+};
+
+// No round opens after this one.
+struct StopRequested {
+  uint64_t after_round = 0;
+  std::string reason;
+};
+
+struct RunFinished {
+  std::string reason;
+};
+
+using Fact =
+    std::variant<RunCreated, EpochStarted, WorkerJoined, WorkerReturned,
+                 WorkerDeparted, DrainRequested, RoundOpened, RoundExtended,
+                 UpdateCommitted, UpdateRefused, RoundClosed, VersionPublished,
+                 EvalOpened, EvalReassigned, EvalReported, EvalAbandoned,
+                 PauseChanged, StopRequested, RunFinished>;
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_CORE_FACTS_H_

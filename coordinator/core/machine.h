@@ -1,0 +1,187 @@
+// The deciding code: pure functions of state, event and time. No I/O, no
+// threads, no randomness; ids come in with the event. The sequencer in
+// coordinator/runtime is the only caller in the daemon.
+//
+//   Decision d = Decide(policy, state, soft, event, clock->Now());
+//   journal d.facts, Evolve(state, fact) each, answer d.status or d.reply.
+#ifndef COORDINATOR_CORE_MACHINE_H_
+#define COORDINATOR_CORE_MACHINE_H_
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/config/run_settings.h"
+#include "coordinator/core/facts.h"
+#include "coordinator/core/state.h"
+
+namespace diloco {
+
+enum class ShortRound { kExtend, kFold, kVoid };
+enum class Weighting { kTokens, kUniform };
+
+// What of the run file the decisions depend on.
+struct Policy {
+  uint64_t train_tokens = 0;
+  uint64_t batch_tokens = 0;
+  uint32_t interval = 0;          // H.
+  uint32_t interval_first = 0;    // H of the first `rounds_first` rounds.
+  uint32_t rounds_first = 0;
+  uint32_t min_updates = 1;
+  ShortRound short_round = ShortRound::kExtend;
+  LatePolicy late = LatePolicy::kCarry;
+  Weighting weighting = Weighting::kTokens;
+  // Fixed deadline; absent is `auto`: 1.5 x the slowest predicted finish.
+  std::optional<absl::Duration> deadline;
+  uint32_t wait_for = 1;          // Workers that must join before round 1.
+  uint32_t max_workers = 256;
+  absl::Duration suspect_after = absl::Seconds(5);
+  absl::Duration lease = absl::Seconds(30);
+  double outer_lr = 0.7;
+  double outer_momentum = 0.9;
+  bool nesterov = true;
+  Codec codec_up = Codec::kFp16;
+  uint32_t eval_every = 0;        // Versions; 0: never.
+  uint64_t eval_windows = 0;      // Per evaluation, over all slices.
+};
+
+struct JoinEvent {
+  std::string worker;
+  std::string attempt;
+  std::string previous_session;
+  std::string new_session;  // Random, drawn by the caller.
+  bool fresh = false;
+  bool take_over = false;
+  std::string peer;
+};
+// The worker was heard of; `step_seconds` 0 when it has none to report.
+struct BeatEvent {
+  std::string worker;
+  double step_seconds = 0;
+};
+// `value` was verified and fsynced in its spool.
+struct UpdateVerifiedEvent {
+  std::string worker;
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  UpdateValue value;
+  float max_abs = 0;
+  double norm = 0;
+};
+struct UpdateUnusableEvent {
+  std::string worker;
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  Digest digest;
+  std::string reason;
+};
+struct FoldDoneEvent {
+  VersionPublished published;
+};
+struct EvalReportEvent {
+  std::string worker;
+  uint64_t version = 0;
+  uint32_t slice = 0;
+  double loss_sum = 0;
+  uint64_t tokens = 0;
+};
+struct LeaveEvent {
+  std::string worker;
+  std::string reason;
+};
+struct PauseEvent {
+  bool paused = true;
+  std::string reason;
+};
+struct StopEvent {
+  std::optional<uint64_t> after_round;  // Absent: the open or last one.
+  std::string reason;
+};
+struct DrainEvent {
+  std::string worker;
+};
+struct EvictEvent {
+  std::string worker;
+  std::string reason;
+};
+// Time passed. Send one after every other event and at least once a second.
+struct TickEvent {};
+
+using Event = std::variant<JoinEvent, BeatEvent, UpdateVerifiedEvent,
+                           UpdateUnusableEvent, FoldDoneEvent, EvalReportEvent,
+                           LeaveEvent, PauseEvent, StopEvent, DrainEvent,
+                           EvictEvent, TickEvent>;
+
+struct Decision {
+  absl::Status status;      // What the caller is told; facts only when OK.
+  std::vector<Fact> facts;
+  std::string reason;       // In words, for the log; may be empty.
+};
+
+Decision Decide(const Policy& policy, const State& state, const Soft& soft,
+                const Event& event, Instant now);
+
+// What an upload's key and value are worth right now (BeginUpload and each
+// later call). Pure query, no facts.
+struct UploadVerdict {
+  enum class Kind { kSend, kAccepted, kLate, kRefused };
+  Kind kind = Kind::kSend;
+  std::string reason;
+  std::optional<UpdateCommitted> committed;
+};
+// ALREADY_EXISTS: same key, other values. INVALID_ARGUMENT: wrong base, codec,
+// size, a round of the future. `expected_bytes` is the size of a full update.
+absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
+                                          const State& state,
+                                          const std::string& worker,
+                                          uint32_t fragment, uint64_t round,
+                                          const UpdateValue& value,
+                                          uint64_t expected_bytes);
+
+// The worker that holds this session, or why not: UNAUTHENTICATED (unknown),
+// PERMISSION_DENIED (superseded: a copy or a newer process; evicted).
+absl::StatusOr<std::string> WorkerOfSession(const State& state,
+                                            const std::string& session);
+
+// The fold that must run now, if any: re-derived after a restart.
+struct FoldOrder {
+  RoundClosed closed;
+  uint64_t base_version = 0;
+};
+std::optional<FoldOrder> PendingFold(const State& state, uint32_t fragment);
+
+// What one worker is shown.
+struct LeaseView {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  uint64_t base_version = 0;
+  Digest base_digest;
+  Lease lease;
+  absl::Duration deadline_left;
+  bool delivered = false;
+};
+struct EvalView {
+  uint64_t version = 0;
+  uint32_t slice = 0;
+  uint64_t first_window = 0;
+  uint64_t windows = 0;
+};
+enum class RunPhase { kWaiting, kRunning, kPaused, kFinished };
+struct WorkerView {
+  RunPhase phase = RunPhase::kWaiting;
+  std::vector<LeaseView> leases;
+  std::vector<EvalView> evals;
+  bool drain = false;
+  std::string notice;
+};
+WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
+                   const std::string& worker, Instant now);
+
+// H of a round, before trimming to the tokens left.
+uint32_t IntervalOfRound(const Policy& policy, uint64_t round);
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_CORE_MACHINE_H_

@@ -1,0 +1,113 @@
+// The coordinator's durable state, rebuilt by evolving the journal's facts, and
+// the soft state that a restart begins anew.
+#ifndef COORDINATOR_CORE_STATE_H_
+#define COORDINATOR_CORE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "coordinator/core/facts.h"
+
+namespace diloco {
+
+enum class Membership { kActive, kLost, kLeft, kEvicted };
+const char* MembershipName(Membership membership);
+
+struct WorkerState {
+  Membership membership = Membership::kActive;
+  std::string session;
+  std::string previous_session;
+  std::string attempt;
+  std::string peer;
+  bool draining = false;
+  uint64_t rounds_folded = 0;
+  uint64_t tokens_folded = 0;
+  // Tokens trained under leases whose round closed without this worker and
+  // that `late: carry` lets it bring along; they extend its next lease.
+  uint64_t carried_tokens = 0;
+  double progress_reached = 0;  // End of its last window: never goes back.
+};
+
+struct OpenRound {
+  uint64_t round = 0;
+  uint64_t base_version = 0;
+  std::map<std::string, Lease> leases;
+  std::map<std::string, UpdateCommitted> committed;
+  std::map<std::string, UpdateRefused> refused;
+  absl::Duration deadline;
+  uint32_t extensions = 0;
+};
+
+struct FragmentState {
+  uint64_t version = 0;
+  Digest digest;
+  uint64_t last_round = 0;  // Highest round number used; 0 before the first.
+  std::optional<OpenRound> open;
+  // Closed, not yet published: the fold is pending.
+  std::optional<RoundClosed> folding;
+  // Accepted updates of closed rounds, for repeated Finish calls.
+  std::map<std::string, UpdateCommitted> last_committed;  // By worker.
+};
+
+struct EvalSlice {
+  std::string worker;
+  uint64_t first_window = 0;
+  uint64_t windows = 0;
+  std::optional<double> loss_sum;
+  uint64_t tokens = 0;
+};
+
+struct EvalState {
+  uint64_t version = 0;
+  std::vector<EvalSlice> slices;
+};
+
+struct EvalResult {
+  uint64_t version = 0;
+  double loss = 0;  // Nats per token.
+  uint64_t tokens = 0;
+};
+
+struct State {
+  std::string run;
+  std::string lineage;
+  Digest settings_digest;
+  uint64_t epoch = 0;
+  std::string boot_nonce;
+  uint64_t revision = 0;  // Grows with every fact.
+  std::map<std::string, WorkerState> workers;
+  std::vector<FragmentState> fragments;
+  uint64_t folded_tokens = 0;
+  bool started = false;   // The first round has opened.
+  bool paused = false;
+  std::string pause_reason;
+  std::optional<uint64_t> stop_after_round;
+  bool finished = false;
+  std::string finish_reason;
+  std::optional<EvalState> eval;         // Open evaluation.
+  std::optional<EvalResult> last_eval;   // Newest complete one.
+};
+
+// Never durable: instants and measured rates.
+struct Soft {
+  struct Worker {
+    Instant last_heard;
+    double step_seconds = 0;    // 0: not measured yet.
+    double upload_seconds = 0;  // Of its last update.
+  };
+  Instant started_at;                       // Of this process.
+  std::map<std::string, Worker> workers;
+  std::vector<Instant> round_started_at;    // By fragment: opening or restart.
+};
+
+// Applies one fact. Facts come from Decide or from the journal; an impossible
+// one is a bug or a damaged journal: INVALID_ARGUMENT, state unchanged.
+absl::Status Evolve(State& state, const Fact& fact);
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_CORE_STATE_H_

@@ -1,0 +1,93 @@
+// The trainer seam: one replica of the model, its optimiser and its anchors
+// (the last global copy of each fragment). No torch here. The LibTorch
+// implementation is torch_trainer.h; tests use a fake with known gradients.
+//
+// One thread at a time, always the same one (LibTorch's memory grows when steps
+// run on fresh threads).
+#ifndef WORKER_TRAIN_TRAINER_H_
+#define WORKER_TRAIN_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/io/digest.h"
+#include "common/tensor/layout.h"
+#include "common/tensor/part_file.h"
+
+namespace diloco {
+
+// `windows` rows of `ids_per_window` token ids; each row gives
+// ids_per_window - 1 predictions.
+struct Batch {
+  std::vector<int32_t> ids;
+  int64_t windows = 0;
+  int64_t ids_per_window = 0;
+};
+
+struct StepResult {
+  double loss = 0;       // Mean cross-entropy, nats per token, before the step.
+  double grad_norm = 0;  // Before clipping.
+  bool skipped = false;  // Non-finite: parameters and moments are untouched.
+  uint64_t tokens = 0;   // Predictions.
+};
+
+struct LossSum {
+  double loss_sum = 0;  // Nats.
+  uint64_t tokens = 0;
+};
+
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+
+  virtual const Layout& layout() const = 0;
+
+  // One optimiser step over the whole batch (in micro-batches, exactly
+  // token-weighted), gradients clipped by global norm.
+  virtual absl::StatusOr<StepResult> Step(const Batch& batch, double lr) = 0;
+  // Loss of the local parameters; no gradient.
+  virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch) = 0;
+
+  // Sets anchor and local values of a fragment (elements as in the layout).
+  virtual absl::Status Load(uint32_t fragment,
+                            absl::Span<const float> values) = 0;
+  // Copies anchor - local of a fragment and returns; the copy is independent
+  // of later steps. At most one ticket per fragment.
+  struct Ticket {
+    uint32_t fragment = 0;
+  };
+  virtual absl::StatusOr<Ticket> Take(uint32_t fragment) = 0;
+  // Encodes what was taken, frame by frame, and releases the ticket.
+  virtual absl::Status Encode(Ticket ticket, PartWriter& writer) = 0;
+
+  enum class MergeMode {
+    kReplace,  // anchor += change; local = anchor.
+    kCarry,    // anchor += change; local += change.
+  };
+  // Applies a decoded update blob.
+  virtual absl::Status Merge(uint32_t fragment, const PartReader& change,
+                             MergeMode mode) = 0;
+
+  virtual Digest AnchorDigest(uint32_t fragment) = 0;
+  // Copies out, e.g. for export and comparison.
+  virtual absl::Status ReadAnchor(uint32_t fragment, absl::Span<float> out) = 0;
+  virtual absl::Status ReadLocal(uint32_t fragment, absl::Span<float> out) = 0;
+
+  // Everything a bit-exact continuation needs, as named flat buffers ("local",
+  // "anchor", "exp_avg", "exp_avg_sq") plus the optimiser's step count.
+  using StateSink =
+      std::function<absl::Status(std::string_view name, absl::Span<const float>)>;
+  virtual absl::Status ExportState(const StateSink& sink) = 0;
+  virtual absl::Status ImportState(std::string_view name,
+                                   absl::Span<const float> values) = 0;
+  virtual uint64_t optimizer_steps() const = 0;
+  virtual void set_optimizer_steps(uint64_t steps) = 0;
+};
+
+}  // namespace diloco
+
+#endif  // WORKER_TRAIN_TRAINER_H_

@@ -15,7 +15,8 @@ class Backoff {
     double factor = 2.0;
   };
   Backoff() : Backoff(Options{}) {}
-  explicit Backoff(Options options) : options_(options), base_(options.initial) {}
+  explicit Backoff(Options options)
+      : options_(options), base_(options.initial) {}
 
   // The next pause, uniform in [base/2, base] by `draw` in [0, 1); the base
   // then grows by `factor` up to `max`.

@@ -10,7 +10,8 @@ namespace {
 class RealClock final : public Clock {
  public:
   Instant Now() const override {
-    return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+    return absl::FromChrono(
+        std::chrono::steady_clock::now().time_since_epoch());
   }
   absl::Time WallTime() const override { return absl::Now(); }
 };
@@ -27,9 +28,7 @@ Instant ManualClock::Now() const {
   return now_;
 }
 
-absl::Time ManualClock::WallTime() const {
-  return absl::UnixEpoch() + Now();
-}
+absl::Time ManualClock::WallTime() const { return absl::UnixEpoch() + Now(); }
 
 void ManualClock::Advance(absl::Duration by) {
   MutexLock lock(&mu_);

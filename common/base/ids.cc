@@ -19,11 +19,11 @@ std::string RandomBytes(size_t bytes) {
   return out;
 }
 
-std::string ToHex(std::string_view bytes) {
-  return absl::BytesToHexString({bytes.data(), bytes.size()});
+std::string ToHex(absl::string_view bytes) {
+  return absl::BytesToHexString(bytes);
 }
 
-absl::StatusOr<std::string> FromHex(std::string_view text) {
+absl::StatusOr<std::string> FromHex(absl::string_view text) {
   if (text.size() % 2 != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("hexadecimal text has an odd length of ", text.size()));
@@ -37,10 +37,10 @@ absl::StatusOr<std::string> FromHex(std::string_view text) {
           absl::StrCat("no hexadecimal digit at position ", i));
     }
   }
-  return absl::HexStringToBytes({text.data(), text.size()});
+  return absl::HexStringToBytes(text);
 }
 
-absl::Status ValidateName(std::string_view what, std::string_view name) {
+absl::Status ValidateName(absl::string_view what, absl::string_view name) {
   bool ok = !name.empty() && name.size() <= 63;
   for (size_t i = 0; ok && i < name.size(); ++i) {
     const char c = name[i];
@@ -49,7 +49,7 @@ absl::Status ValidateName(std::string_view what, std::string_view name) {
   }
   if (ok) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      what, " \"", absl::CHexEscape({name.data(), name.size()}),
+      what, " \"", absl::CHexEscape(name),
       "\" must be 1 to 63 of a-z, 0-9, '-', '_', '.', beginning with a letter "
       "or digit"));
 }

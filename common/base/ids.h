@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace diloco {
 
@@ -15,12 +15,12 @@ std::string RandomBytes(size_t bytes);
 
 // Lower-case hexadecimal and back. FromHex refuses an odd length or a
 // character that is no hexadecimal digit.
-std::string ToHex(std::string_view bytes);
-absl::StatusOr<std::string> FromHex(std::string_view text);
+std::string ToHex(absl::string_view bytes);
+absl::StatusOr<std::string> FromHex(absl::string_view text);
 
 // Names of runs and workers: 1 to 63 of a-z, 0-9, '-', '_' and '.', beginning
 // with a letter or digit, so that they are safe as file names and labels.
-absl::Status ValidateName(std::string_view what, std::string_view name);
+absl::Status ValidateName(absl::string_view what, absl::string_view name);
 
 }  // namespace diloco
 

@@ -18,10 +18,14 @@ char g_component[32] = "diloco";
 
 const char* Name(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "debug";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kWarning: return "warning";
-    case LogLevel::kError: return "error";
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
   }
   return "?";
 }
@@ -32,7 +36,7 @@ void SetLogLevel(LogLevel level) { g_level = level; }
 
 bool LogEnabled(LogLevel level) { return level >= g_level.load(); }
 
-bool ParseLogLevel(std::string_view text, LogLevel* level) {
+bool ParseLogLevel(absl::string_view text, LogLevel* level) {
   for (LogLevel candidate : {LogLevel::kDebug, LogLevel::kInfo,
                              LogLevel::kWarning, LogLevel::kError}) {
     if (text == Name(candidate)) {
@@ -43,7 +47,7 @@ bool ParseLogLevel(std::string_view text, LogLevel* level) {
   return false;
 }
 
-void SetLogComponent(std::string_view component) {
+void SetLogComponent(absl::string_view component) {
   const size_t n = std::min(component.size(), sizeof(g_component) - 1);
   std::memcpy(g_component, component.data(), n);
   g_component[n] = '\0';
@@ -55,10 +59,10 @@ Message::Message(LogLevel level, const char* file, int line, bool fatal)
     : level_(level), file_(file), line_(line), fatal_(fatal) {}
 
 Message::~Message() {
-  std::string text = absl::StrCat(
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
-                       absl::UTCTimeZone()),
-      " ", Name(level_), " ", g_component, " ", stream_.str());
+  std::string text =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
+                                    absl::UTCTimeZone()),
+                   " ", Name(level_), " ", g_component, " ", stream_.str());
   if (fatal_) absl::StrAppend(&text, " at ", file_, ":", line_);
   // One line per event, whatever a message carried in from outside.
   for (char& c : text) {
@@ -68,8 +72,8 @@ Message::~Message() {
   // One write call, so that lines of several threads do not mix.
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t n = ::write(STDERR_FILENO, text.data() + done,
-                              text.size() - done);
+    const ssize_t n =
+        ::write(STDERR_FILENO, text.data() + done, text.size() - done);
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }

@@ -8,7 +8,8 @@
 
 #include <sstream>
 #include <string>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace diloco {
 
@@ -18,9 +19,9 @@ enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
 void SetLogLevel(LogLevel level);
 bool LogEnabled(LogLevel level);
 // Parses debug, info, warning or error; false when it is none of them.
-bool ParseLogLevel(std::string_view text, LogLevel* level);
+bool ParseLogLevel(absl::string_view text, LogLevel* level);
 // Names the program in each line, e.g. "coordinator". Call once in main.
-void SetLogComponent(std::string_view component);
+void SetLogComponent(absl::string_view component);
 
 namespace log_internal {
 
@@ -51,22 +52,21 @@ inline constexpr LogLevel kERROR = LogLevel::kError;
 }  // namespace log_internal
 }  // namespace diloco
 
-#define DILOCO_LOG(severity)                                              \
-  !::diloco::LogEnabled(::diloco::log_internal::k##severity)              \
-      ? (void)0                                                           \
-      : ::diloco::log_internal::Voidify() &                               \
-            ::diloco::log_internal::Message(                              \
-                ::diloco::log_internal::k##severity, __FILE__, __LINE__,  \
-                false)                                                    \
+#define DILOCO_LOG(severity)                                             \
+  !::diloco::LogEnabled(::diloco::log_internal::k##severity)             \
+      ? (void)0                                                          \
+      : ::diloco::log_internal::Voidify() &                              \
+            ::diloco::log_internal::Message(                             \
+                ::diloco::log_internal::k##severity, __FILE__, __LINE__, \
+                false)                                                   \
                 .stream()
 
-#define DILOCO_CHECK(condition)                                           \
-  (condition) ? (void)0                                                   \
-              : ::diloco::log_internal::Voidify() &                       \
-                    ::diloco::log_internal::Message(                      \
-                        ::diloco::LogLevel::kError, __FILE__, __LINE__,   \
-                        true)                                             \
-                            .stream()                                     \
+#define DILOCO_CHECK(condition)                                               \
+  (condition) ? (void)0                                                       \
+              : ::diloco::log_internal::Voidify() &                           \
+                    ::diloco::log_internal::Message(                          \
+                        ::diloco::LogLevel::kError, __FILE__, __LINE__, true) \
+                            .stream()                                         \
                         << "check failed: " #condition " "
 
 #endif  // COMMON_BASE_LOGGING_H_

@@ -48,8 +48,9 @@ class CondVar {
   bool WaitFor(Mutex* mu, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
-    const bool expired = cv_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) ==
-                         std::cv_status::timeout;
+    const bool expired =
+        cv_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) ==
+        std::cv_status::timeout;
     lock.release();
     return expired;
   }

@@ -1,26 +1,27 @@
-// Early return on absl::Status errors. Used everywhere; add context once per layer.
+// Early return on absl::Status errors. Used everywhere; add context once per
+// layer.
 //
 //   RETURN_IF_ERROR(file->Sync());
 //   ASSIGN_OR_RETURN(std::string text, ReadAll(path));
 #ifndef COMMON_BASE_STATUS_MACROS_H_
 #define COMMON_BASE_STATUS_MACROS_H_
 
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #define DILOCO_CONCAT_INNER(a, b) a##b
 #define DILOCO_CONCAT(a, b) DILOCO_CONCAT_INNER(a, b)
 
-#define RETURN_IF_ERROR(expr)                        \
-  do {                                               \
-    if (::absl::Status status_macro_value = (expr);  \
-        !status_macro_value.ok()) {                  \
-      return status_macro_value;                     \
-    }                                                \
+#define RETURN_IF_ERROR(expr)                       \
+  do {                                              \
+    if (::absl::Status status_macro_value = (expr); \
+        !status_macro_value.ok()) {                 \
+      return status_macro_value;                    \
+    }                                               \
   } while (false)
 
 #define ASSIGN_OR_RETURN(lhs, expr) \
@@ -36,7 +37,7 @@ namespace diloco {
 
 // The same code with `context: ` before the message; OK stays OK.
 inline absl::Status WithContext(const absl::Status& status,
-                                std::string_view context) {
+                                absl::string_view context) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(context, ": ", status.message()));

@@ -24,11 +24,11 @@ struct TrainSettings {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;          // Global gradient norm; 0: no clipping.
+  double clip = 1.0;  // Global gradient norm; 0: no clipping.
   ScheduleShape schedule = ScheduleShape::kWsd;
   uint64_t warmup_tokens = 0;
-  double decay_share = 0.2;   // wsd: the last share of the run decays.
-  double min_lr = 0.1;        // As a factor of lr.
+  double decay_share = 0.2;         // wsd: the last share of the run decays.
+  double min_lr = 0.1;              // As a factor of lr.
   uint32_t max_skipped_steps = 10;  // Non-finite in a row before giving up.
 
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;

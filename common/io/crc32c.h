@@ -4,13 +4,14 @@
 #define COMMON_IO_CRC32C_H_
 
 #include <cstdint>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace diloco {
 
 // The checksum of the bytes that gave `crc` followed by `bytes`; start with 0.
-uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes);
-inline uint32_t Crc32c(std::string_view bytes) {
+uint32_t ExtendCrc32c(uint32_t crc, absl::string_view bytes);
+inline uint32_t Crc32c(absl::string_view bytes) {
   return ExtendCrc32c(0, bytes);
 }
 

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/io/file_system.h"
 
 namespace diloco {
@@ -26,15 +26,15 @@ struct Digest {
   std::string Short() const;
   std::string ToBytes() const;  // 32 raw bytes, as on the wire.
   // INVALID_ARGUMENT unless there are exactly 32 bytes / 64 digits.
-  static absl::StatusOr<Digest> FromBytes(std::string_view raw);
-  static absl::StatusOr<Digest> FromHex(std::string_view text);
+  static absl::StatusOr<Digest> FromBytes(absl::string_view raw);
+  static absl::StatusOr<Digest> FromHex(absl::string_view text);
 
   friend bool operator==(const Digest&, const Digest&) = default;
   friend auto operator<=>(const Digest&, const Digest&) = default;
 };
 
 // Plain SHA-256 of the bytes.
-Digest Sha256(std::string_view bytes);
+Digest Sha256(absl::string_view bytes);
 
 // Takes the bytes in order, in pieces of any size. One thread at a time.
 class BlockDigester {
@@ -44,7 +44,7 @@ class BlockDigester {
   BlockDigester(BlockDigester&&) noexcept;
   BlockDigester& operator=(BlockDigester&&) noexcept;
 
-  void Update(std::string_view bytes);
+  void Update(absl::string_view bytes);
   uint64_t bytes() const;
   // The digest of all bytes so far; the digester can go on afterwards.
   Digest Finish() const;
@@ -56,7 +56,7 @@ class BlockDigester {
   std::unique_ptr<Impl> impl_;
 };
 
-Digest BlockDigest(std::string_view bytes);
+Digest BlockDigest(absl::string_view bytes);
 absl::StatusOr<Digest> BlockDigestOfFile(const ReadableFile& file);
 
 }  // namespace diloco

@@ -13,11 +13,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace diloco {
@@ -39,7 +39,7 @@ class ReadableFile {
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  virtual absl::Status WriteAt(uint64_t offset, std::string_view bytes) = 0;
+  virtual absl::Status WriteAt(uint64_t offset, absl::string_view bytes) = 0;
   // Bytes that were written are durable when this returns OK. After a failure
   // the content is unknown: the caller gives the file up, it never retries.
   virtual absl::Status Sync() = 0;
@@ -88,7 +88,7 @@ class FileSystem {
 
 // The directory part of a path ("." when there is none).
 std::string DirName(const std::string& path);
-std::string JoinPath(std::string_view a, std::string_view b);
+std::string JoinPath(absl::string_view a, absl::string_view b);
 
 // The whole content; refuses files over `limit` bytes.
 absl::StatusOr<std::string> ReadFile(FileSystem* fs, const std::string& path,
@@ -97,7 +97,7 @@ absl::StatusOr<std::string> ReadFile(FileSystem* fs, const std::string& path,
 // Durable replacement: `path`.tmp, fsync, rename, fsync of the directory. A
 // reader sees the old content or the new one, also after a power cut.
 absl::Status WriteFileAtomic(FileSystem* fs, const std::string& path,
-                             std::string_view content);
+                             absl::string_view content);
 
 }  // namespace diloco
 

@@ -7,9 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace diloco {
@@ -17,7 +17,7 @@ namespace diloco {
 enum class Codec : uint32_t { kFp32 = 1, kFp16 = 2, kBf16 = 3 };
 
 const char* CodecName(Codec codec);
-absl::StatusOr<Codec> ParseCodec(std::string_view name);   // "fp16", ...
+absl::StatusOr<Codec> ParseCodec(absl::string_view name);  // "fp16", ...
 absl::StatusOr<Codec> CodecFromId(uint32_t id);            // From wire or disk.
 
 // Bytes of `elements` encoded values (fixed per codec here).

@@ -52,7 +52,7 @@ struct Layout {
   int64_t parameters = 0;  // Without padding.
 
   // nullptr when there is no tensor of that name.
-  const TensorSpec* Find(std::string_view name) const;
+  const TensorSpec* Find(absl::string_view name) const;
   // The tensor and its row-major index at a flat element, for error messages:
   // "model.norm.weight[17]" or "padding after NAME".
   std::string Describe(int64_t element) const;

@@ -6,7 +6,8 @@
 //   header  64 bytes: "DILOPART" | u32 format=1 | u32 codec | u32 fragment |
 //           u32 frames | u64 first_element | u64 elements | u64 file_bytes |
 //           u64 reserved=0 | u32 reserved=0 | u32 crc32c(bytes 0..59)
-//   table   frames x {u64 offset, u32 bytes, u32 crc32c(frame)}, u32 crc32c(table),
+//   table   frames x {u64 offset, u32 bytes, u32 crc32c(frame)}, u32
+//   crc32c(table),
 //           u32 zero
 //   frames  in order, each at its offset, no gaps
 #ifndef COMMON_TENSOR_PART_FILE_H_
@@ -16,11 +17,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/io/digest.h"
 #include "common/io/file_system.h"
@@ -34,7 +35,8 @@ inline constexpr size_t kPartHeaderBytes = 64;
 struct PartHeader {
   Codec codec = Codec::kFp32;
   uint32_t fragment = 0;
-  int64_t first_element = 0;  // Within the fragment; a multiple of kFrameElements.
+  int64_t first_element =
+      0;  // Within the fragment; a multiple of kFrameElements.
   int64_t elements = 0;
 };
 
@@ -58,7 +60,7 @@ struct PartPrefix {
   PartHeader header;
   std::vector<FrameEntry> frames;
 };
-absl::StatusOr<PartPrefix> ParsePartPrefix(std::string_view prefix);
+absl::StatusOr<PartPrefix> ParsePartPrefix(absl::string_view prefix);
 
 // Writes a part file frame by frame in constant memory; the table is filled in
 // at Finish, which does not sync. One thread.
@@ -112,17 +114,17 @@ class PartScreen {
   struct Expect {
     Codec codec;
     uint32_t fragment;
-    int64_t elements;      // Of the whole fragment; first_element must be 0.
+    int64_t elements;  // Of the whole fragment; first_element must be 0.
   };
   explicit PartScreen(Expect expect);
   ~PartScreen();
   // INVALID_ARGUMENT (format, non-finite: with flat element index within the
   // fragment) or DATA_LOSS (checksum of frame N). Sticky.
-  absl::Status Feed(std::string_view bytes);
+  absl::Status Feed(absl::string_view bytes);
   // OK once everything came; FAILED_PRECONDITION with the missing byte count.
   absl::Status Finish() const;
-  float max_abs() const;        // Of the values so far.
-  double sum_squares() const;   // In element order, for the norm.
+  float max_abs() const;       // Of the values so far.
+  double sum_squares() const;  // In element order, for the norm.
   // Element of the first non-finite value, -1 when there was none.
   int64_t bad_element() const;
 

@@ -5,10 +5,10 @@
 //
 // Outer step: PyTorch's SGD (DiLoCo, arXiv 2311.08105, algorithm 1; signs as in
 // torch.optim.SGD with the mean pseudo-gradient as gradient):
-//   mean = sum_i w_i * delta_i / sum_i w_i     (double accumulation, rounded once)
-//   m    = mu * m + mean                       (m starts at 0)
-//   c    = -(lr * (mean + mu * m))  Nesterov;  -(lr * m) otherwise
-//   theta = theta + decode(encode(c))          what every worker applies too
+//   mean = sum_i w_i * delta_i / sum_i w_i     (double accumulation, rounded
+//   once) m    = mu * m + mean                       (m starts at 0) c    =
+//   -(lr * (mean + mu * m))  Nesterov;  -(lr * m) otherwise theta = theta +
+//   decode(encode(c))          what every worker applies too
 #ifndef COORDINATOR_AGGREGATE_FOLD_H_
 #define COORDINATOR_AGGREGATE_FOLD_H_
 
@@ -56,16 +56,16 @@ struct FoldResult {
   Digest digest;       // Of theta after the fold.
   Digest blob_digest;  // Of the update blob file.
   uint64_t blob_bytes = 0;
-  Digest theta_image_digest;     // Set when image files were given.
+  Digest theta_image_digest;  // Set when image files were given.
   Digest momentum_image_digest;
-  uint64_t image_bytes = 0;      // Of each of the two.
-  double mean_norm = 0;          // L2 of the mean pseudo-gradient.
+  uint64_t image_bytes = 0;  // Of each of the two.
+  double mean_norm = 0;      // L2 of the mean pseudo-gradient.
 };
 
 // Where a fold writes; nothing is synced or renamed here.
 struct FoldOutput {
   WritableFile* blob = nullptr;
-  WritableFile* theta_image = nullptr;     // Both or neither.
+  WritableFile* theta_image = nullptr;  // Both or neither.
   WritableFile* momentum_image = nullptr;
 };
 

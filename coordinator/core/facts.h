@@ -161,8 +161,8 @@ struct VersionPublished {
   uint32_t fragment = 0;
   uint64_t round = 0;
   uint64_t version = 0;
-  Digest digest;    // Of the fp32 fragment.
-  FileRef blob;     // The encoded change from version - 1.
+  Digest digest;  // Of the fp32 fragment.
+  FileRef blob;   // The encoded change from version - 1.
   // Set (bytes > 0) when the fold wrote an image of this version.
   FileRef theta_image;
   FileRef momentum_image;

@@ -26,8 +26,8 @@ enum class Weighting { kTokens, kUniform };
 struct Policy {
   uint64_t train_tokens = 0;
   uint64_t batch_tokens = 0;
-  uint32_t interval = 0;          // H.
-  uint32_t interval_first = 0;    // H of the first `rounds_first` rounds.
+  uint32_t interval = 0;        // H.
+  uint32_t interval_first = 0;  // H of the first `rounds_first` rounds.
   uint32_t rounds_first = 0;
   uint32_t min_updates = 1;
   ShortRound short_round = ShortRound::kExtend;
@@ -35,7 +35,7 @@ struct Policy {
   Weighting weighting = Weighting::kTokens;
   // Fixed deadline; absent is `auto`: 1.5 x the slowest predicted finish.
   std::optional<absl::Duration> deadline;
-  uint32_t wait_for = 1;          // Workers that must join before round 1.
+  uint32_t wait_for = 1;  // Workers that must join before round 1.
   uint32_t max_workers = 256;
   absl::Duration suspect_after = absl::Seconds(5);
   absl::Duration lease = absl::Seconds(30);
@@ -43,8 +43,8 @@ struct Policy {
   double outer_momentum = 0.9;
   bool nesterov = true;
   Codec codec_up = Codec::kFp16;
-  uint32_t eval_every = 0;        // Versions; 0: never.
-  uint64_t eval_windows = 0;      // Per evaluation, over all slices.
+  uint32_t eval_every = 0;    // Versions; 0: never.
+  uint64_t eval_windows = 0;  // Per evaluation, over all slices.
 };
 
 struct JoinEvent {
@@ -109,15 +109,15 @@ struct EvictEvent {
 // Time passed. Send one after every other event and at least once a second.
 struct TickEvent {};
 
-using Event = std::variant<JoinEvent, BeatEvent, UpdateVerifiedEvent,
-                           UpdateUnusableEvent, FoldDoneEvent, EvalReportEvent,
-                           LeaveEvent, PauseEvent, StopEvent, DrainEvent,
-                           EvictEvent, TickEvent>;
+using Event =
+    std::variant<JoinEvent, BeatEvent, UpdateVerifiedEvent, UpdateUnusableEvent,
+                 FoldDoneEvent, EvalReportEvent, LeaveEvent, PauseEvent,
+                 StopEvent, DrainEvent, EvictEvent, TickEvent>;
 
 struct Decision {
-  absl::Status status;      // What the caller is told; facts only when OK.
+  absl::Status status;  // What the caller is told; facts only when OK.
   std::vector<Fact> facts;
-  std::string reason;       // In words, for the log; may be empty.
+  std::string reason;  // In words, for the log; may be empty.
 };
 
 Decision Decide(const Policy& policy, const State& state, const Soft& soft,

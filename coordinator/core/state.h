@@ -82,14 +82,14 @@ struct State {
   std::map<std::string, WorkerState> workers;
   std::vector<FragmentState> fragments;
   uint64_t folded_tokens = 0;
-  bool started = false;   // The first round has opened.
+  bool started = false;  // The first round has opened.
   bool paused = false;
   std::string pause_reason;
   std::optional<uint64_t> stop_after_round;
   bool finished = false;
   std::string finish_reason;
-  std::optional<EvalState> eval;         // Open evaluation.
-  std::optional<EvalResult> last_eval;   // Newest complete one.
+  std::optional<EvalState> eval;        // Open evaluation.
+  std::optional<EvalResult> last_eval;  // Newest complete one.
 };
 
 // Never durable: instants and measured rates.
@@ -99,9 +99,9 @@ struct Soft {
     double step_seconds = 0;    // 0: not measured yet.
     double upload_seconds = 0;  // Of its last update.
   };
-  Instant started_at;                       // Of this process.
+  Instant started_at;  // Of this process.
   std::map<std::string, Worker> workers;
-  std::vector<Instant> round_started_at;    // By fragment: opening or restart.
+  std::vector<Instant> round_started_at;  // By fragment: opening or restart.
 };
 
 // Applies one fact. Facts come from Decide or from the journal; an impossible

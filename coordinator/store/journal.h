@@ -14,9 +14,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/io/file_system.h"
 
 namespace diloco {
@@ -27,8 +27,8 @@ class Journal {
   struct Record {
     uint32_t type = 0;
     uint64_t sequence = 0;  // From 1, without gaps.
-    std::string_view payload;
-    uint64_t offset = 0;    // Of the record in the file.
+    absl::string_view payload;
+    uint64_t offset = 0;  // Of the record in the file.
   };
   using Visitor = std::function<absl::Status(const Record&)>;
 
@@ -43,10 +43,10 @@ class Journal {
   virtual ~Journal() = default;
 
   // Buffers a record; its sequence number.
-  virtual uint64_t Append(uint32_t type, std::string_view payload) = 0;
-  // Writes and fsyncs all buffered records: one group commit. RESOURCE_EXHAUSTED
-  // (disk full, nothing of the group was kept) may be retried; any other
-  // failure is final.
+  virtual uint64_t Append(uint32_t type, absl::string_view payload) = 0;
+  // Writes and fsyncs all buffered records: one group commit.
+  // RESOURCE_EXHAUSTED (disk full, nothing of the group was kept) may be
+  // retried; any other failure is final.
   virtual absl::Status Commit() = 0;
   virtual uint64_t last_sequence() const = 0;
 };

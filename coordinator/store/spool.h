@@ -26,7 +26,7 @@ class UploadSpool {
   // checksums and finiteness as bytes come in; DATA_LOSS: send that frame
   // again from offset(); INVALID_ARGUMENT: the update is unusable for good.
   // RESOURCE_EXHAUSTED: disk full, what was written before is kept.
-  virtual absl::Status Write(uint64_t offset, std::string_view bytes) = 0;
+  virtual absl::Status Write(uint64_t offset, absl::string_view bytes) = 0;
   struct Verified {
     float max_abs = 0;
     double norm = 0;
@@ -44,9 +44,11 @@ class SpoolStore {
 
   // Opens a new upload or the one on disk under this key. A .part whose
   // recorded value differs from `value` (NAME.meta beside it) is discarded.
-  absl::StatusOr<std::unique_ptr<UploadSpool>> Open(
-      uint32_t fragment, uint64_t round, const std::string& worker,
-      const UpdateValue& value, PartScreen::Expect expect);
+  absl::StatusOr<std::unique_ptr<UploadSpool>> Open(uint32_t fragment,
+                                                    uint64_t round,
+                                                    const std::string& worker,
+                                                    const UpdateValue& value,
+                                                    PartScreen::Expect expect);
   // A complete one, for the fold.
   absl::StatusOr<PartReader> OpenComplete(uint32_t fragment, uint64_t round,
                                           const std::string& worker);
@@ -57,8 +59,8 @@ class SpoolStore {
   absl::Status Prune(uint32_t fragment, uint64_t round);
 
  private:
-  std::string Path(uint32_t fragment, uint64_t round,
-                   const std::string& worker, std::string_view suffix) const;
+  std::string Path(uint32_t fragment, uint64_t round, const std::string& worker,
+                   absl::string_view suffix) const;
 
   FileSystem* const fs_;
   const std::string dir_;

@@ -1,6 +1,7 @@
 // Versions on disk: fp32 images (theta and momentum) and update blobs, all
 // immutable part files named by fragment and version and addressed by digest:
-//   images/f00-v000008.theta  images/f00-v000008.momentum  blobs/f00-v000009.blob
+//   images/f00-v000008.theta  images/f00-v000008.momentum
+//   blobs/f00-v000009.blob
 // Files that a reader holds open stay readable when retention removes them.
 #ifndef COORDINATOR_STORE_VERSION_STORE_H_
 #define COORDINATOR_STORE_VERSION_STORE_H_
@@ -29,8 +30,8 @@ class VersionStore {
   struct Pending {
     uint32_t fragment = 0;
     uint64_t version = 0;
-    std::unique_ptr<WritableFile> blob;            // Null for version 0.
-    std::unique_ptr<WritableFile> theta_image;     // Null without an image.
+    std::unique_ptr<WritableFile> blob;         // Null for version 0.
+    std::unique_ptr<WritableFile> theta_image;  // Null without an image.
     std::unique_ptr<WritableFile> momentum_image;
   };
   absl::StatusOr<Pending> Create(uint32_t fragment, uint64_t version,

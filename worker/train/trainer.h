@@ -9,10 +9,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/io/digest.h"
 #include "common/tensor/layout.h"
@@ -79,10 +79,10 @@ class Trainer {
 
   // Everything a bit-exact continuation needs, as named flat buffers ("local",
   // "anchor", "exp_avg", "exp_avg_sq") plus the optimiser's step count.
-  using StateSink =
-      std::function<absl::Status(std::string_view name, absl::Span<const float>)>;
+  using StateSink = std::function<absl::Status(absl::string_view name,
+                                               absl::Span<const float>)>;
   virtual absl::Status ExportState(const StateSink& sink) = 0;
-  virtual absl::Status ImportState(std::string_view name,
+  virtual absl::Status ImportState(absl::string_view name,
                                    absl::Span<const float> values) = 0;
   virtual uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(uint64_t steps) = 0;

@@ -17,20 +17,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/fencing.h"
 #include "common/config/run_settings.h"
 #include "common/io/digest.h"
 #include "common/io/file_system.h"
 #include "common/tensor/codec.h"
 
 namespace diloco {
-
-struct Fencing {
-  std::string lineage;
-  uint64_t epoch = 0;
-  std::string boot_nonce;
-
-  friend bool operator==(const Fencing&, const Fencing&) = default;
-};
 
 struct JoinCall {
   std::string run;

@@ -1,0 +1,265 @@
+// The running coordinator without its network: recovery, sequencer, uploads,
+// fold, evaluation, events. The gRPC services call it; tests and the in-memory
+// port call it directly.
+//
+//   ASSIGN_OR_RETURN(auto coordinator, Coordinator::Start(std::move(options)));
+//   coordinator->Watch(session, fencing, known, absl::Seconds(20), reply);
+//   coordinator->Stop();
+//
+// Thread-safe. Calls with a `Done` return at once; the callback runs on the
+// sequencer's thread after everything it tells is durable, and must not block.
+// Calls marked "blocks" do disk work or wait for the sequencer: run them on an
+// executor, never in a gRPC reaction.
+#ifndef COORDINATOR_RUNTIME_COORDINATOR_H_
+#define COORDINATOR_RUNTIME_COORDINATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/fencing.h"
+#include "common/config/run_settings.h"
+#include "common/io/file_system.h"
+#include "common/metrics/metrics.h"
+#include "common/tensor/layout.h"
+#include "coordinator/core/machine.h"
+#include "coordinator/store/version_store.h"
+
+namespace diloco {
+
+template <typename T>
+using Done = std::function<void(absl::StatusOr<T>)>;
+
+struct JoinOutcome {
+  Fencing fencing;
+  std::string session;
+};
+
+struct ViewOutcome {
+  Fencing fencing;
+  uint64_t revision = 0;
+  WorkerView view;
+  struct Fragment {
+    uint32_t fragment = 0;
+    uint64_t version = 0;
+    Digest digest;
+    uint64_t open_round = 0;
+  };
+  std::vector<Fragment> fragments;
+  uint64_t folded_tokens = 0;
+};
+
+// A worker's beat; totals are of its process.
+struct WorkerProgress {
+  uint64_t round = 0;
+  uint32_t window_step = 0;
+  uint64_t inner_steps = 0;
+  uint64_t tokens = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  double step_seconds = 0;
+  double train_seconds = 0;
+  double transfer_seconds = 0;
+  double wait_seconds = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t skipped_steps = 0;
+  std::string state;
+  uint64_t version = 0;
+  std::optional<Digest> digest;
+};
+
+struct ResolveOutcome {
+  Fencing fencing;
+  uint64_t version = 0;
+  std::vector<VersionStore::Step> steps;
+};
+
+struct BeginOutcome {
+  UploadVerdict::Kind kind = UploadVerdict::Kind::kSend;
+  bool queued = false;  // Too many uploads at once: ask again.
+  uint64_t offset = 0;
+  uint64_t sequence = 0;  // Of the receipt when accepted.
+  std::string reason;
+};
+
+struct FinishOutcome {
+  bool processing = false;
+  UploadVerdict::Kind kind = UploadVerdict::Kind::kAccepted;
+  uint64_t sequence = 0;
+  std::string reason;
+};
+
+struct WorkerReport {
+  std::string name;
+  std::string membership;  // active, suspect, lost, left, evicted.
+  bool draining = false;
+  std::string peer;
+  absl::Duration since_heard;
+  uint64_t rounds_folded = 0;
+  uint64_t tokens_folded = 0;
+  WorkerProgress progress;
+  bool leased = false;
+  bool delivered = false;
+};
+
+struct StatusReport {
+  Fencing fencing;
+  std::string run;
+  RunPhase phase = RunPhase::kWaiting;
+  std::string phase_reason;
+  uint64_t folded_tokens = 0;
+  uint64_t train_tokens = 0;
+  int64_t parameters = 0;
+  struct Fragment {
+    uint64_t open_round = 0;
+    uint64_t version = 0;
+    Digest digest;
+    absl::Duration open_for;
+    absl::Duration deadline;
+    uint32_t leased = 0;
+    uint32_t delivered = 0;
+    bool folding = false;
+  };
+  std::vector<Fragment> fragments;
+  std::vector<WorkerReport> workers;
+  std::optional<EvalResult> eval;
+  double bytes_per_token = 0;  // Of the evaluation shard; 0: unknown.
+  uint64_t bulk_bytes_received = 0;
+  uint64_t bulk_bytes_sent = 0;
+  absl::Duration uptime;
+  uint64_t last_sequence = 0;
+  std::string not_ready;  // Empty: ready.
+  Digest settings_digest;
+};
+
+struct EventReport {
+  uint64_t sequence = 0;
+  absl::Time wall_time;
+  Fact fact;
+  std::optional<StatusReport> status;  // After versions and evaluations.
+};
+
+struct EventsOutcome {
+  Fencing fencing;
+  std::vector<EventReport> events;
+  uint64_t oldest_sequence = 0;
+};
+
+struct ServedFile {
+  std::string path;
+  uint64_t bytes = 0;
+};
+
+struct CoordinatorOptions {
+  // Behaviour.
+  std::string run;
+  Policy policy;
+  RunSettings settings;
+  Digest settings_digest;
+  Layout layout;
+  std::string state_dir;
+  uint64_t image_every = 8;  // Versions between images.
+  int keep_images = 5;
+  uint64_t keep_every = 50;  // Versions whose images stay for good; 0: none.
+  int max_parallel_uploads = 8;
+  // Fills theta(0); called once, for a new state directory.
+  std::function<absl::Status(absl::Span<float>)> initial_theta;
+  // Evaluation shard (uint16 ids), empty: no evaluation.
+  std::string eval_shard;
+  double bytes_per_token = 0;
+  // Files that exports carry, e.g. the tokenizer's: name, path.
+  std::vector<std::pair<std::string, std::string>> tokenizer_files;
+  std::string model_json;  // Hugging Face config.json for exports.
+
+  // Environment.
+  FileSystem* fs = FileSystem::Posix();
+  Clock* clock = Clock::Real();
+  MetricsRegistry* metrics = nullptr;  // Not owned; required.
+};
+
+class Coordinator {
+ public:
+  // Takes the lock, recovers or creates the run, journals the new epoch and
+  // starts the sequencer. Errors name file and cause.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
+      CoordinatorOptions options);
+  virtual ~Coordinator() = default;
+
+  // Control plane. `fencing` is what the caller believes; a newer epoch or
+  // another lineage than ours is FAILED_PRECONDITION.
+  virtual void Join(JoinEvent event, Fencing last_seen,
+                    std::optional<Digest> settings_digest,
+                    Done<JoinOutcome> done) = 0;
+  virtual void Watch(std::string session, Fencing fencing,
+                     uint64_t known_revision, absl::Duration max_wait,
+                     Done<ViewOutcome> done) = 0;
+  virtual void Beat(std::string session, Fencing fencing,
+                    WorkerProgress progress, Done<uint64_t> done) = 0;
+  virtual void Resolve(std::string session, Fencing fencing, uint32_t fragment,
+                       std::optional<uint64_t> have,
+                       Done<ResolveOutcome> done) = 0;
+  virtual void ReportEval(std::string session, Fencing fencing,
+                          EvalReportEvent report,
+                          std::function<void(absl::Status)> done) = 0;
+  virtual void Leave(std::string session, Fencing fencing, std::string reason,
+                     std::function<void(absl::Status)> done) = 0;
+
+  // Bulk plane; all block.
+  virtual absl::StatusOr<BeginOutcome> BeginUpload(
+      const std::string& session, const Fencing& fencing, uint32_t fragment,
+      uint64_t round, const UpdateValue& value) = 0;
+  // The worker's open upload under the key; refers to it in Write calls.
+  class Upload {
+   public:
+    virtual ~Upload() = default;
+    virtual uint64_t offset() const = 0;
+    // As UploadSpool::Write, plus CANCELLED once the round does not want it.
+    virtual absl::Status Write(uint64_t offset, absl::string_view bytes) = 0;
+  };
+  virtual absl::StatusOr<std::shared_ptr<Upload>> OpenUpload(
+      const std::string& session, const Fencing& fencing, uint32_t fragment,
+      uint64_t round) = 0;
+  virtual absl::StatusOr<FinishOutcome> FinishUpload(const std::string& session,
+                                                     const Fencing& fencing,
+                                                     uint32_t fragment,
+                                                     uint64_t round,
+                                                     const Digest& digest) = 0;
+  // A file by digest: images, blobs, evaluation shard, tokenizer.
+  virtual absl::StatusOr<ServedFile> FindFile(const Digest& digest) = 0;
+  // For the bulk counters.
+  virtual void CountBulkBytes(const std::string& session, uint64_t received,
+                              uint64_t sent) = 0;
+
+  // Operators.
+  virtual void GetStatus(Done<StatusReport> done) = 0;
+  virtual void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
+                         Done<EventsOutcome> done) = 0;
+  // PauseEvent, StopEvent, DrainEvent or EvictEvent.
+  virtual void Admin(Event event, std::function<void(absl::Status)> done) = 0;
+
+  virtual Fencing fencing() const = 0;
+  virtual const CoordinatorOptions& options() const = 0;
+  // Evaluation shard and tokenizer files by digest.
+  virtual std::optional<FileRef> eval_shard() const = 0;
+  virtual std::vector<std::pair<std::string, FileRef>> tokenizer_files()
+      const = 0;
+  // Empty when ready, else why not (for /readyz).
+  virtual std::string NotReady() const = 0;
+
+  // Finishes what runs, syncs the journal, ends the threads. Pending calls get
+  // UNAVAILABLE. Idempotent.
+  virtual void Stop() = 0;
+};
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_RUNTIME_COORDINATOR_H_

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/io/file_system.h"
 
 namespace diloco {
@@ -57,6 +58,8 @@ class BlockDigester {
 };
 
 Digest BlockDigest(absl::string_view bytes);
+// The block digest of the content whose blocks have these SHA-256s.
+Digest DigestOfBlocks(absl::Span<const Digest> blocks);
 absl::StatusOr<Digest> BlockDigestOfFile(const ReadableFile& file);
 
 }  // namespace diloco

@@ -46,7 +46,8 @@ class WritableFile {
   // Starts write-back of what was written so far without waiting for it.
   virtual void StartWriteBack() = 0;
   virtual absl::Status Truncate(uint64_t size) = 0;
-  // Reserves space for `size` bytes; RESOURCE_EXHAUSTED when there is none.
+  // Reserves space for `size` bytes, without changing Size();
+  // RESOURCE_EXHAUSTED when there is none.
   virtual absl::Status Reserve(uint64_t size) = 0;
   virtual absl::StatusOr<uint64_t> Size() const = 0;
 };
@@ -71,7 +72,7 @@ class FileSystem {
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;
-  // Creates the directory and its parents; OK when it exists.
+  // Creates the directory and its parents, durably; OK when it exists.
   virtual absl::Status CreateDirs(const std::string& path) = 0;
   // Names (not paths) of the entries, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> List(

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/tensor/cpu_path.h"
 
 namespace diloco {
 
@@ -28,6 +29,12 @@ size_t EncodedBytes(Codec codec, size_t elements);
 void Encode(Codec codec, absl::Span<const float> in, absl::Span<char> out);
 // `in` has exactly EncodedBytes(codec, out.size()) bytes.
 void Decode(Codec codec, absl::Span<const char> in, absl::Span<float> out);
+
+// The same on a path that this CPU has (tests compare them).
+void EncodeOnPath(CpuPath path, Codec codec, absl::Span<const float> in,
+                  absl::Span<char> out);
+void DecodeOnPath(CpuPath path, Codec codec, absl::Span<const char> in,
+                  absl::Span<float> out);
 
 uint16_t Fp16FromFloat(float value);
 float FloatFromFp16(uint16_t bits);

@@ -1,0 +1,89 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/metrics/metrics.h"
+#include "tests/support/catch.h"
+
+namespace diloco {
+namespace {
+
+// The whole response to one request on 127.0.0.1.
+std::string Request(int port, const std::string& line) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address),
+                    sizeof(address)) == 0);
+  const std::string request =
+      absl::StrCat(line, " HTTP/1.1\r\nHost: x\r\n\r\n");
+  REQUIRE(::send(fd, request.data(), request.size(), 0) ==
+          static_cast<ssize_t>(request.size()));
+  std::string response;
+  char buffer[4096];
+  for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
+    response.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return response;
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("metrics and probes are served over HTTP") {
+  MetricsRegistry registry;
+  registry.AddCounter("diloco_test_a_total", "A.")->Increment(2);
+  std::atomic<bool> ready{false};
+  auto server = MetricsServer::Start("127.0.0.1:0", &registry, [&] {
+    return std::string(ready ? "" : "recovering the journal");
+  });
+  REQUIRE(server.ok());
+  const int port = (*server)->port();
+  REQUIRE(port > 0);
+
+  REQUIRE(Has(Request(port, "GET /metrics"), "\ndiloco_test_a_total 2\n"));
+  REQUIRE(Has(Request(port, "GET /metrics"), "version=0.0.4"));
+  REQUIRE(Has(Request(port, "GET /livez"), "200 OK"));
+  REQUIRE(Has(Request(port, "GET /readyz"), "503"));
+  REQUIRE(
+      Has(Request(port, "GET /readyz"), "not ready: recovering the journal"));
+  ready = true;
+  REQUIRE(Has(Request(port, "GET /readyz?verbose"), "200 OK"));
+  REQUIRE(Has(Request(port, "GET /healthz"), "200 OK"));
+  REQUIRE(Has(Request(port, "GET /"), "404"));
+  REQUIRE(Has(Request(port, "POST /metrics"), "405"));
+  REQUIRE_FALSE(Has(Request(port, "HEAD /metrics"), "diloco_test_a_total"));
+}
+
+TEST_CASE("an address in use is named, with what to do") {
+  MetricsRegistry registry;
+  auto first = MetricsServer::Start("127.0.0.1:0", &registry, nullptr);
+  REQUIRE(first.ok());
+  const std::string address = absl::StrCat("127.0.0.1:", (*first)->port());
+  auto second = MetricsServer::Start(address, &registry, nullptr);
+  REQUIRE(second.status().code() == absl::StatusCode::kUnavailable);
+  REQUIRE(Has(std::string(second.status().message()), address));
+  REQUIRE(Has(std::string(second.status().message()), "listen.metrics"));
+}
+
+TEST_CASE("a malformed metrics address is refused") {
+  MetricsRegistry registry;
+  for (const char* bad :
+       {"", "7601", ":7601", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"}) {
+    INFO(bad);
+    REQUIRE(MetricsServer::Start(bad, &registry, nullptr).status().code() ==
+            absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace diloco

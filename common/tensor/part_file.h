@@ -6,9 +6,8 @@
 //   header  64 bytes: "DILOPART" | u32 format=1 | u32 codec | u32 fragment |
 //           u32 frames | u64 first_element | u64 elements | u64 file_bytes |
 //           u64 reserved=0 | u32 reserved=0 | u32 crc32c(bytes 0..59)
-//   table   frames x {u64 offset, u32 bytes, u32 crc32c(frame)}, u32
-//   crc32c(table),
-//           u32 zero
+//   table   frames x {u64 offset, u32 bytes, u32 crc32c(frame)} |
+//           u32 crc32c(the entries) | u32 zero
 //   frames  in order, each at its offset, no gaps
 #ifndef COMMON_TENSOR_PART_FILE_H_
 #define COMMON_TENSOR_PART_FILE_H_
@@ -32,12 +31,15 @@ namespace diloco {
 inline constexpr int64_t kFrameElements = 1 << 18;
 inline constexpr size_t kPartHeaderBytes = 64;
 
+// Far above any fragment, and small enough that byte counts never overflow.
+inline constexpr int64_t kMaxPartElements = int64_t{1} << 40;
+
 struct PartHeader {
   Codec codec = Codec::kFp32;
   uint32_t fragment = 0;
-  int64_t first_element =
-      0;  // Within the fragment; a multiple of kFrameElements.
-  int64_t elements = 0;
+  // Within the fragment; a multiple of kFrameElements.
+  int64_t first_element = 0;
+  int64_t elements = 0;  // 1 to kMaxPartElements.
 };
 
 struct FrameEntry {
@@ -54,13 +56,18 @@ int64_t FrameCount(int64_t elements);
 uint64_t PartPrefixBytes(int64_t elements);
 uint64_t PartFileBytes(Codec codec, int64_t elements);
 
-// Parses and checks header and table; `prefix` may be longer than needed.
-// INVALID_ARGUMENT names the field, the value and what was expected.
 struct PartPrefix {
   PartHeader header;
   std::vector<FrameEntry> frames;
 };
+// Parses and checks the header alone; `prefix` may be longer than needed.
+// INVALID_ARGUMENT names the field, the value and what was expected.
+absl::StatusOr<PartHeader> ParsePartHeader(absl::string_view prefix);
+// Header and table; allocates no more than `prefix` justifies.
 absl::StatusOr<PartPrefix> ParsePartPrefix(absl::string_view prefix);
+// The bytes of header and table; `frames` has FrameCount(elements) entries.
+std::string SerializePartPrefix(const PartHeader& header,
+                                absl::Span<const FrameEntry> frames);
 
 // Writes a part file frame by frame in constant memory; the table is filled in
 // at Finish, which does not sync. One thread.
@@ -74,12 +81,18 @@ class PartWriter {
   uint64_t file_bytes() const;
 
  private:
+  void AddToDigest(absl::string_view bytes);
+
   WritableFile* const file_;
   const PartHeader header_;
+  const uint64_t prefix_bytes_;
   std::vector<FrameEntry> frames_;
-  std::vector<Digest> blocks_;  // Of the bytes behind the prefix's blocks.
-  std::string buffer_;
+  std::string buffer_;  // The encoded frame.
   uint64_t next_offset_;
+  // The prefix is known last but hashed first: frame bytes that share a digest
+  // block with it (less than a block) are kept until Finish.
+  std::string head_;
+  BlockDigester rest_;  // Of the bytes behind those blocks.
 };
 
 // Reads one part file. Thread-safe after Open.
@@ -94,6 +107,8 @@ class PartReader {
   int64_t FrameElements(int64_t index) const;
   // The encoded bytes of a frame, from the mapping; not verified.
   absl::Span<const char> FrameBytes(int64_t index) const;
+  // DATA_LOSS when the frame's checksum does not match.
+  absl::Status VerifyFrame(int64_t index) const;
   // Decodes a frame into `out` (FrameElements(index) values); DATA_LOSS when
   // its checksum does not match.
   absl::Status ReadFrame(int64_t index, absl::Span<float> out) const;

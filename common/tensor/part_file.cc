@@ -1,0 +1,133 @@
+// Writing and reading part files.
+#include "common/tensor/part_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "common/io/crc32c.h"
+
+namespace diloco {
+namespace {
+
+absl::string_view AsBytes(absl::Span<const float> values) {
+  return absl::string_view(reinterpret_cast<const char*>(values.data()),
+                           values.size() * sizeof(float));
+}
+
+}  // namespace
+
+Digest DigestOfValues(absl::Span<const float> values) {
+  return BlockDigest(AsBytes(values));
+}
+
+PartWriter::PartWriter(WritableFile* file, PartHeader header)
+    : file_(file),
+      header_(header),
+      prefix_bytes_(PartPrefixBytes(header.elements)),
+      next_offset_(prefix_bytes_) {
+  DILOCO_CHECK(header.elements >= 1 && header.elements <= kMaxPartElements &&
+               header.first_element >= 0 &&
+               header.first_element % kFrameElements == 0)
+      << "elements " << header.elements << " first " << header.first_element;
+}
+
+uint64_t PartWriter::file_bytes() const {
+  return PartFileBytes(header_.codec, header_.elements);
+}
+
+absl::Status PartWriter::Append(absl::Span<const float> values) {
+  const int64_t done = static_cast<int64_t>(frames_.size()) * kFrameElements;
+  const int64_t expected = std::min(kFrameElements, header_.elements - done);
+  DILOCO_CHECK(static_cast<int64_t>(values.size()) == expected)
+      << "frame " << frames_.size() << " has " << values.size()
+      << " values, expected " << expected;
+  absl::string_view encoded = AsBytes(values);
+  if (header_.codec != Codec::kFp32) {
+    buffer_.resize(EncodedBytes(header_.codec, values.size()));
+    Encode(header_.codec, values, absl::MakeSpan(&buffer_[0], buffer_.size()));
+    encoded = buffer_;
+  }
+  RETURN_IF_ERROR(file_->WriteAt(next_offset_, encoded));
+  frames_.push_back(
+      {next_offset_, static_cast<uint32_t>(encoded.size()), Crc32c(encoded)});
+  next_offset_ += encoded.size();
+  AddToDigest(encoded);
+  return absl::OkStatus();
+}
+
+void PartWriter::AddToDigest(absl::string_view bytes) {
+  const uint64_t taken = prefix_bytes_ + head_.size();
+  if (rest_.bytes() == 0 && taken % kDigestBlockBytes != 0) {
+    const absl::string_view shared =
+        bytes.substr(0, kDigestBlockBytes - taken % kDigestBlockBytes);
+    absl::StrAppend(&head_, shared);
+    bytes.remove_prefix(shared.size());
+  }
+  rest_.Update(bytes);
+}
+
+absl::StatusOr<Digest> PartWriter::Finish() {
+  const std::string prefix = SerializePartPrefix(header_, frames_);
+  RETURN_IF_ERROR(file_->WriteAt(0, prefix));
+  BlockDigester head;
+  head.Update(prefix);
+  head.Update(head_);
+  std::vector<Digest> blocks = head.Blocks();
+  const std::vector<Digest> rest = rest_.Blocks();
+  blocks.insert(blocks.end(), rest.begin(), rest.end());
+  return DigestOfBlocks(blocks);
+}
+
+absl::StatusOr<PartReader> PartReader::Open(std::unique_ptr<ReadableFile> file,
+                                            std::string name) {
+  PartReader reader;
+  reader.file_ = std::move(file);
+  reader.name_ = std::move(name);
+  ASSIGN_OR_RETURN(reader.bytes_, reader.file_->Map());
+  auto prefix = ParsePartPrefix(
+      absl::string_view(reader.bytes_.data(), reader.bytes_.size()));
+  if (!prefix.ok()) return WithContext(prefix.status(), reader.name_);
+  reader.prefix_ = *std::move(prefix);
+  const uint64_t expected =
+      PartFileBytes(reader.header().codec, reader.header().elements);
+  if (reader.bytes_.size() != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(reader.name_, ": part file: size is ",
+                     reader.bytes_.size(), " bytes, expected ", expected));
+  }
+  return reader;
+}
+
+int64_t PartReader::FrameElements(int64_t index) const {
+  return std::min(kFrameElements, header().elements - index * kFrameElements);
+}
+
+absl::Span<const char> PartReader::FrameBytes(int64_t index) const {
+  const FrameEntry& entry = prefix_.frames[index];
+  return bytes_.subspan(entry.offset, entry.bytes);
+}
+
+absl::Status PartReader::VerifyFrame(int64_t index) const {
+  const absl::Span<const char> encoded = FrameBytes(index);
+  const uint32_t crc =
+      Crc32c(absl::string_view(encoded.data(), encoded.size()));
+  const FrameEntry& entry = prefix_.frames[index];
+  if (crc != entry.crc) {
+    return absl::DataLossError(absl::StrCat(
+        name_, ": frame ", index, " of ", frames(), " (", entry.bytes,
+        " bytes at offset ", entry.offset, ") has checksum ", absl::Hex(crc),
+        ", expected ", absl::Hex(entry.crc), ": the file was damaged"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PartReader::ReadFrame(int64_t index, absl::Span<float> out) const {
+  RETURN_IF_ERROR(VerifyFrame(index));
+  Decode(header().codec, FrameBytes(index), out);
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

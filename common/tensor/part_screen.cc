@@ -1,0 +1,157 @@
+// Checks an update while its bytes come in. Frames are gathered whole and then
+// checked, so that what is found, and the sums, do not depend on the pieces in
+// which the bytes arrive.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/io/crc32c.h"
+#include "common/tensor/part_file.h"
+#include "common/tensor/scan.h"
+
+namespace diloco {
+
+struct PartScreen::Impl {
+  explicit Impl(Expect e) : expect(e) {}
+
+  // The size of the piece that is looked at next as a whole.
+  uint64_t Needed() const;
+  absl::Status TakePiece(absl::string_view piece);
+  absl::Status TakeHeader(absl::string_view piece);
+  absl::Status TakeFrame(absl::string_view piece);
+  int64_t FirstBadElement(absl::string_view piece) const;
+
+  const Expect expect;
+  bool header_seen = false;
+  PartPrefix prefix;
+  size_t next_frame = 0;
+  std::string pending;  // The beginning of the next piece.
+  uint64_t taken = 0;   // Bytes in pieces that were looked at.
+  absl::Status status;
+
+  float max_abs = 0;
+  double sum_squares = 0;
+  int64_t bad_element = -1;
+};
+
+uint64_t PartScreen::Impl::Needed() const {
+  if (!header_seen) return kPartHeaderBytes;
+  // The table is parsed together with the header, which stays in `pending`.
+  if (prefix.frames.empty()) return PartPrefixBytes(expect.elements);
+  return next_frame < prefix.frames.size() ? prefix.frames[next_frame].bytes
+                                           : 0;
+}
+
+absl::Status PartScreen::Impl::TakeHeader(absl::string_view piece) {
+  ASSIGN_OR_RETURN(const PartHeader header, ParsePartHeader(piece));
+  const auto differs = [](absl::string_view field, auto got, auto wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("part file: ", field, " is ", got, ", expected ", wanted));
+  };
+  if (header.codec != expect.codec) {
+    return differs("codec", CodecName(header.codec), CodecName(expect.codec));
+  }
+  if (header.fragment != expect.fragment) {
+    return differs("fragment", header.fragment, expect.fragment);
+  }
+  if (header.first_element != 0) {
+    return differs("first_element", header.first_element, 0);
+  }
+  if (header.elements != expect.elements) {
+    return differs("elements", header.elements, expect.elements);
+  }
+  header_seen = true;
+  return absl::OkStatus();
+}
+
+int64_t PartScreen::Impl::FirstBadElement(absl::string_view piece) const {
+  std::vector<float> values(piece.size() / EncodedBytes(expect.codec, 1));
+  Decode(expect.codec, absl::MakeConstSpan(piece.data(), piece.size()),
+         absl::MakeSpan(values));
+  return static_cast<int64_t>(next_frame) * kFrameElements +
+         FindNonFinite(values);
+}
+
+absl::Status PartScreen::Impl::TakeFrame(absl::string_view piece) {
+  const FrameEntry& entry = prefix.frames[next_frame];
+  const uint32_t crc = Crc32c(piece);
+  if (crc != entry.crc) {
+    return absl::DataLossError(absl::StrCat(
+        "part file: frame ", next_frame, " (", entry.bytes, " bytes at offset ",
+        entry.offset, ") has checksum ", absl::Hex(crc), ", expected ",
+        absl::Hex(entry.crc), ": send it again"));
+  }
+  ValueScan frame_scan;
+  frame_scan.AddEncoded(expect.codec,
+                        absl::MakeConstSpan(piece.data(), piece.size()));
+  if (!frame_scan.finite()) {
+    bad_element = FirstBadElement(piece);
+    return absl::InvalidArgumentError(
+        absl::StrCat("part file: element ", bad_element, " of fragment ",
+                     expect.fragment, " is infinite or NaN"));
+  }
+  max_abs = std::max(max_abs, frame_scan.max_abs());
+  sum_squares += frame_scan.sum_squares();
+  ++next_frame;
+  return absl::OkStatus();
+}
+
+absl::Status PartScreen::Impl::TakePiece(absl::string_view piece) {
+  if (!header_seen) return TakeHeader(piece);
+  if (prefix.frames.empty()) {
+    ASSIGN_OR_RETURN(prefix, ParsePartPrefix(piece));
+    return absl::OkStatus();
+  }
+  return TakeFrame(piece);
+}
+
+PartScreen::PartScreen(Expect expect) : impl_(std::make_unique<Impl>(expect)) {}
+PartScreen::~PartScreen() = default;
+
+absl::Status PartScreen::Feed(absl::string_view bytes) {
+  Impl& s = *impl_;
+  while (s.status.ok() && !bytes.empty()) {
+    const uint64_t needed = s.Needed();
+    if (needed == 0) {
+      s.status = absl::InvalidArgumentError(
+          absl::StrCat("part file: ", bytes.size(), " bytes behind its end at ",
+                       PartFileBytes(s.expect.codec, s.expect.elements)));
+      break;
+    }
+    absl::string_view piece = bytes.substr(0, needed - s.pending.size());
+    bytes.remove_prefix(piece.size());
+    if (!s.pending.empty() || piece.size() < needed) {
+      absl::StrAppend(&s.pending, piece);
+      if (s.pending.size() < needed) break;
+      piece = s.pending;
+    }
+    const bool header_only = !s.header_seen;
+    s.status = s.TakePiece(piece);
+    if (header_only) {
+      if (s.pending.empty()) s.pending.assign(piece.data(), piece.size());
+    } else {
+      s.taken += piece.size();
+      s.pending.clear();
+    }
+  }
+  return s.status;
+}
+
+absl::Status PartScreen::Finish() const {
+  RETURN_IF_ERROR(impl_->status);
+  const uint64_t total =
+      PartFileBytes(impl_->expect.codec, impl_->expect.elements);
+  const uint64_t present = impl_->taken + impl_->pending.size();
+  if (present < total) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "part file: ", total - present, " of ", total, " bytes are missing"));
+  }
+  return absl::OkStatus();
+}
+
+float PartScreen::max_abs() const { return impl_->max_abs; }
+double PartScreen::sum_squares() const { return impl_->sum_squares; }
+int64_t PartScreen::bad_element() const { return impl_->bad_element; }
+
+}  // namespace diloco

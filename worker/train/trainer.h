@@ -26,13 +26,17 @@ struct Batch {
   std::vector<int32_t> ids;
   int64_t windows = 0;
   int64_t ids_per_window = 0;
+  // One flag per prediction, row after row: 0 leaves it out of loss and
+  // gradient. Empty: all count.
+  std::vector<uint8_t> counted;
 };
 
 struct StepResult {
   double loss = 0;       // Mean cross-entropy, nats per token, before the step.
+  double z_loss = 0;     // Mean of the z-loss term; not part of `loss`.
   double grad_norm = 0;  // Before clipping.
   bool skipped = false;  // Non-finite: parameters and moments are untouched.
-  uint64_t tokens = 0;   // Predictions.
+  uint64_t tokens = 0;   // Predictions that counted.
 };
 
 struct LossSum {
@@ -47,7 +51,9 @@ class Trainer {
   virtual const Layout& layout() const = 0;
 
   // One optimiser step over the whole batch (in micro-batches, exactly
-  // token-weighted), gradients clipped by global norm.
+  // token-weighted), gradients clipped by global norm. A batch in which nothing
+  // counts is skipped. INVALID_ARGUMENT for a bad shape or an id outside the
+  // vocabulary.
   virtual absl::StatusOr<StepResult> Step(const Batch& batch, double lr) = 0;
   // Loss of the local parameters; no gradient.
   virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch) = 0;
@@ -61,14 +67,16 @@ class Trainer {
     uint32_t fragment = 0;
   };
   virtual absl::StatusOr<Ticket> Take(uint32_t fragment) = 0;
-  // Encodes what was taken, frame by frame, and releases the ticket.
+  // Encodes what was taken, frame by frame, and releases the ticket. The caller
+  // finishes the writer.
   virtual absl::Status Encode(Ticket ticket, PartWriter& writer) = 0;
 
   enum class MergeMode {
     kReplace,  // anchor += change; local = anchor.
     kCarry,    // anchor += change; local += change.
   };
-  // Applies a decoded update blob.
+  // Applies a decoded update blob. All frames are verified first: after an
+  // error nothing has changed.
   virtual absl::Status Merge(uint32_t fragment, const PartReader& change,
                              MergeMode mode) = 0;
 

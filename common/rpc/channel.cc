@@ -1,0 +1,37 @@
+#include "common/rpc/channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+namespace diloco {
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
+                                           ChannelKind kind) {
+  grpc::ChannelArguments args;
+  // gRPC would send even loopback connections through http_proxy.
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Pings keep address translators from forgetting an idle connection and find
+  // a dead one; the server's limits in server.cc allow them.
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // gRPC's own pauses grow to two minutes; a coordinator that restarts should
+  // be found again in seconds.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  if (kind == ChannelKind::kBulk) args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
+                                   args);
+}
+
+void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+  // gRPC turns a span into an instant itself, so that no clock is read here.
+  context->set_deadline(
+      gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN));
+}
+
+}  // namespace diloco

@@ -1,0 +1,78 @@
+#include "common/rpc/server.h"
+
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace diloco {
+namespace {
+
+// Buffers of all connections together; many uploads at once get smaller
+// windows instead of more memory.
+constexpr size_t kQuotaBytes = 32 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const std::string& address, const std::vector<grpc::Service*>& services) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen address \"", address,
+                     "\" must be host:port with a port from 0 to 65535, e.g. "
+                     "0.0.0.0:7600"));
+  }
+
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  // Without this a second server on the port would share it silently.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 15000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  grpc::ResourceQuota quota("server");
+  quota.Resize(kQuotaBytes);
+  builder.SetResourceQuota(quota);
+  int bound = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &bound);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+
+  auto server = std::unique_ptr<RpcServer>(new RpcServer);
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || bound <= 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address,
+                     ": the address is in use or not of this machine; stop "
+                     "the process that has it or change listen.control"));
+  }
+  server->port_ = bound;
+  return server;
+}
+
+RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
+
+void RpcServer::SetNotServing() {
+  if (server_ == nullptr) return;
+  if (auto* health = server_->GetHealthCheckService()) {
+    health->SetServingStatus(false);
+  }
+}
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(
+      gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace diloco

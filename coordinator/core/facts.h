@@ -34,9 +34,10 @@ struct UpdateValue {
 struct Lease {
   std::string worker;
   uint32_t steps = 0;
-  uint64_t tokens = 0;
-  double progress = 0;       // Of the run when the window starts, 0 to 1.
-  double progress_step = 0;  // Added per inner step.
+  uint64_t tokens = 0;          // Those of its steps and the carried ones.
+  uint64_t carried_tokens = 0;  // Part of `tokens`, from rounds it missed.
+  double progress = 0;          // Of the run when the window starts, 0 to 1.
+  double progress_step = 0;     // Added per inner step.
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };
@@ -58,14 +59,17 @@ struct RunCreated {
     Digest digest;  // Of version 0.
     FileRef theta_image;
     FileRef momentum_image;
+    friend bool operator==(const Fragment&, const Fragment&) = default;
   };
   std::vector<Fragment> fragments;
+  friend bool operator==(const RunCreated&, const RunCreated&) = default;
 };
 
 // Each start of the coordinator, before it serves.
 struct EpochStarted {
   uint64_t epoch = 0;
   std::string boot_nonce;  // 8 bytes.
+  friend bool operator==(const EpochStarted&, const EpochStarted&) = default;
 };
 
 struct WorkerJoined {
@@ -74,11 +78,17 @@ struct WorkerJoined {
   std::string attempt;  // 16 bytes, names the Join call.
   bool fresh = false;   // Its window and optimiser state are gone.
   std::string peer;
+  // The token it presented, empty for none; Join takes it once more should the
+  // reply get lost.
+  std::string previous_session;
+  friend bool operator==(const WorkerJoined&, const WorkerJoined&) = default;
 };
 
 // A lost worker was heard of again under its valid session.
 struct WorkerReturned {
   std::string worker;
+  friend bool operator==(const WorkerReturned&,
+                         const WorkerReturned&) = default;
 };
 
 enum class Departure { kLeft = 1, kLost = 2, kEvicted = 3 };
@@ -87,10 +97,14 @@ struct WorkerDeparted {
   std::string worker;
   Departure departure = Departure::kLeft;
   std::string reason;
+  friend bool operator==(const WorkerDeparted&,
+                         const WorkerDeparted&) = default;
 };
 
 struct DrainRequested {
   std::string worker;
+  friend bool operator==(const DrainRequested&,
+                         const DrainRequested&) = default;
 };
 
 struct RoundOpened {
@@ -101,10 +115,12 @@ struct RoundOpened {
   struct Skipped {
     std::string worker;
     std::string reason;
+    friend bool operator==(const Skipped&, const Skipped&) = default;
   };
   std::vector<Skipped> skipped;
   absl::Duration deadline;  // From opening, or from a restart.
   std::string reason;
+  friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
 };
 
 // A deadline passed with fewer than min_updates, or nobody with a lease is
@@ -114,6 +130,7 @@ struct RoundExtended {
   uint64_t round = 0;
   std::vector<Lease> added;
   std::string reason;
+  friend bool operator==(const RoundExtended&, const RoundExtended&) = default;
 };
 
 // The update is verified and fsynced in its spool; its receipt may go out.
@@ -124,6 +141,8 @@ struct UpdateCommitted {
   UpdateValue value;
   float max_abs = 0;
   double norm = 0;
+  friend bool operator==(const UpdateCommitted&,
+                         const UpdateCommitted&) = default;
 };
 
 // The update was complete but unusable; its key is used up.
@@ -133,6 +152,7 @@ struct UpdateRefused {
   std::string worker;
   Digest digest;
   std::string reason;
+  friend bool operator==(const UpdateRefused&, const UpdateRefused&) = default;
 };
 
 struct RoundMember {
@@ -140,6 +160,7 @@ struct RoundMember {
   uint64_t weight = 0;  // Tokens, clamped to the lease (or 1 when uniform).
   Digest digest;
   uint64_t tokens = 0;
+  friend bool operator==(const RoundMember&, const RoundMember&) = default;
 };
 
 // Fold these, in this order (worker name). No member: the round is void, no
@@ -155,6 +176,7 @@ struct RoundClosed {
   double outer_momentum = 0;
   bool nesterov = true;
   std::string reason;
+  friend bool operator==(const RoundClosed&, const RoundClosed&) = default;
 };
 
 struct VersionPublished {
@@ -167,6 +189,8 @@ struct VersionPublished {
   FileRef theta_image;
   FileRef momentum_image;
   uint64_t folded_tokens = 0;  // Of the run, all rounds so far.
+  friend bool operator==(const VersionPublished&,
+                         const VersionPublished&) = default;
 };
 
 struct EvalOpened {
@@ -175,8 +199,10 @@ struct EvalOpened {
     std::string worker;
     uint64_t first_window = 0;
     uint64_t windows = 0;
+    friend bool operator==(const Slice&, const Slice&) = default;
   };
   std::vector<Slice> slices;
+  friend bool operator==(const EvalOpened&, const EvalOpened&) = default;
 };
 
 struct EvalReassigned {
@@ -184,6 +210,8 @@ struct EvalReassigned {
   uint32_t slice = 0;
   std::string worker;
   std::string reason;
+  friend bool operator==(const EvalReassigned&,
+                         const EvalReassigned&) = default;
 };
 
 struct EvalReported {
@@ -192,27 +220,32 @@ struct EvalReported {
   std::string worker;
   double loss_sum = 0;
   uint64_t tokens = 0;
+  friend bool operator==(const EvalReported&, const EvalReported&) = default;
 };
 
 // An evaluation that can no longer complete (nobody holds that version).
 struct EvalAbandoned {
   uint64_t version = 0;
   std::string reason;
+  friend bool operator==(const EvalAbandoned&, const EvalAbandoned&) = default;
 };
 
 struct PauseChanged {
   bool paused = false;
   std::string reason;
+  friend bool operator==(const PauseChanged&, const PauseChanged&) = default;
 };
 
 // No round opens after this one.
 struct StopRequested {
   uint64_t after_round = 0;
   std::string reason;
+  friend bool operator==(const StopRequested&, const StopRequested&) = default;
 };
 
 struct RunFinished {
   std::string reason;
+  friend bool operator==(const RunFinished&, const RunFinished&) = default;
 };
 
 using Fact =

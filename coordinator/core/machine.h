@@ -2,8 +2,12 @@
 // threads, no randomness; ids come in with the event. The sequencer in
 // coordinator/runtime is the only caller in the daemon.
 //
-//   Decision d = Decide(policy, state, soft, event, clock->Now());
-//   journal d.facts, Evolve(state, fact) each, answer d.status or d.reply.
+//   Decision d = Decide(policy, state, soft, event, now);
+//   journal d.facts, Evolve(state, fact) each; EvolveSoft(soft, event, d, now);
+//   answer d.status once the facts are durable.
+//
+// After Join the worker's session is state.workers.at(name).session (a repeat
+// of an attempt gets the session it got before).
 #ifndef COORDINATOR_CORE_MACHINE_H_
 #define COORDINATOR_CORE_MACHINE_H_
 
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/config/run_settings.h"
 #include "coordinator/core/facts.h"
 #include "coordinator/core/state.h"
@@ -69,6 +74,7 @@ struct UpdateVerifiedEvent {
   UpdateValue value;
   float max_abs = 0;
   double norm = 0;
+  double upload_seconds = 0;  // From first byte to Finish; 0: not known.
 };
 struct UpdateUnusableEvent {
   std::string worker;
@@ -106,7 +112,8 @@ struct EvictEvent {
   std::string worker;
   std::string reason;
 };
-// Time passed. Send one after every other event and at least once a second.
+// Time passed. Every decision also does what has become due (rounds that close
+// or open, lost workers, evaluations), so a tick once a second is enough.
 struct TickEvent {};
 
 using Event =
@@ -120,11 +127,19 @@ struct Decision {
   std::string reason;  // In words, for the log; may be empty.
 };
 
+// Facts of one decision may be cut anywhere by a crash: what is then missing
+// becomes due again and a later decision catches up.
 Decision Decide(const Policy& policy, const State& state, const Soft& soft,
                 const Event& event, Instant now);
 
+// What `decision` on `event` means for instants and rates. Call after each
+// Decide with the same `now`, also when it was refused.
+void EvolveSoft(Soft& soft, const Event& event, const Decision& decision,
+                Instant now);
+
 // What an upload's key and value are worth right now (BeginUpload and each
-// later call). Pure query, no facts.
+// later call). kRefused: the key is used up by an unusable update. kLate: the
+// round closed without it.
 struct UploadVerdict {
   enum class Kind { kSend, kAccepted, kLate, kRefused };
   Kind kind = Kind::kSend;
@@ -132,7 +147,9 @@ struct UploadVerdict {
   std::optional<UpdateCommitted> committed;
 };
 // ALREADY_EXISTS: same key, other values. INVALID_ARGUMENT: wrong base, codec,
-// size, a round of the future. `expected_bytes` is the size of a full update.
+// size, a round of the future, no tokens. FAILED_PRECONDITION: no lease in that
+// round. PERMISSION_DENIED: evicted. `expected_bytes` is the size of a full
+// update.
 absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
                                           const State& state,
                                           const std::string& worker,
@@ -141,7 +158,8 @@ absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
                                           uint64_t expected_bytes);
 
 // The worker that holds this session, or why not: UNAUTHENTICATED (unknown),
-// PERMISSION_DENIED (superseded: a copy or a newer process; evicted).
+// PERMISSION_DENIED (superseded by a newer process; evicted). The session of a
+// worker that left is still known, so that Leave can be repeated.
 absl::StatusOr<std::string> WorkerOfSession(const State& state,
                                             const std::string& session);
 
@@ -176,8 +194,14 @@ struct WorkerView {
   bool drain = false;
   std::string notice;
 };
+// An unknown name gets phase and notice only.
 WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
                    const std::string& worker, Instant now);
+
+// active, suspect, lost, left or evicted, for status and log lines.
+const char* StandingOf(const Policy& policy, const State& state,
+                       const Soft& soft, const std::string& worker,
+                       Instant now);
 
 // H of a round, before trimming to the tokens left.
 uint32_t IntervalOfRound(const Policy& policy, uint64_t round);

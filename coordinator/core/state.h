@@ -9,27 +9,33 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "coordinator/core/facts.h"
 
 namespace diloco {
 
+// active -> lost (silent for the lease) -> active (heard again or joined)
+// active, lost -> left -> active (joined again); any -> evicted, for good.
 enum class Membership { kActive, kLost, kLeft, kEvicted };
 const char* MembershipName(Membership membership);
 
 struct WorkerState {
   Membership membership = Membership::kActive;
   std::string session;
-  std::string previous_session;
+  std::string previous_session;  // What the last Join presented.
+  std::string replaced_session;  // What the last Join ended.
   std::string attempt;
   std::string peer;
   bool draining = false;
   uint64_t rounds_folded = 0;
   uint64_t tokens_folded = 0;
-  // Tokens trained under leases whose round closed without this worker and
-  // that `late: carry` lets it bring along; they extend its next lease.
+  // Tokens of leases whose round closed without this worker since it was last
+  // folded; under `late: carry` they extend its next lease.
   uint64_t carried_tokens = 0;
   double progress_reached = 0;  // End of its last window: never goes back.
+
+  friend bool operator==(const WorkerState&, const WorkerState&) = default;
 };
 
 struct OpenRound {
@@ -38,8 +44,10 @@ struct OpenRound {
   std::map<std::string, Lease> leases;
   std::map<std::string, UpdateCommitted> committed;
   std::map<std::string, UpdateRefused> refused;
-  absl::Duration deadline;
+  absl::Duration deadline;  // Of one period; an extension starts another.
   uint32_t extensions = 0;
+
+  friend bool operator==(const OpenRound&, const OpenRound&) = default;
 };
 
 struct FragmentState {
@@ -49,8 +57,11 @@ struct FragmentState {
   std::optional<OpenRound> open;
   // Closed, not yet published: the fold is pending.
   std::optional<RoundClosed> folding;
-  // Accepted updates of closed rounds, for repeated Finish calls.
-  std::map<std::string, UpdateCommitted> last_committed;  // By worker.
+  // The last verdict on each worker's key, for repeated calls after the close.
+  std::map<std::string, UpdateCommitted> last_committed;
+  std::map<std::string, UpdateRefused> last_refused;
+
+  friend bool operator==(const FragmentState&, const FragmentState&) = default;
 };
 
 struct EvalSlice {
@@ -59,23 +70,31 @@ struct EvalSlice {
   uint64_t windows = 0;
   std::optional<double> loss_sum;
   uint64_t tokens = 0;
+
+  friend bool operator==(const EvalSlice&, const EvalSlice&) = default;
 };
 
 struct EvalState {
   uint64_t version = 0;
   std::vector<EvalSlice> slices;
+
+  friend bool operator==(const EvalState&, const EvalState&) = default;
 };
 
 struct EvalResult {
   uint64_t version = 0;
   double loss = 0;  // Nats per token.
   uint64_t tokens = 0;
+  std::vector<EvalSlice> slices;  // All reported, for repeated reports.
+
+  friend bool operator==(const EvalResult&, const EvalResult&) = default;
 };
 
 struct State {
   std::string run;
   std::string lineage;
   Digest settings_digest;
+  Digest layout_digest;
   uint64_t epoch = 0;
   std::string boot_nonce;
   uint64_t revision = 0;  // Grows with every fact.
@@ -86,27 +105,43 @@ struct State {
   bool paused = false;
   std::string pause_reason;
   std::optional<uint64_t> stop_after_round;
+  std::string stop_reason;
   bool finished = false;
   std::string finish_reason;
-  std::optional<EvalState> eval;        // Open evaluation.
-  std::optional<EvalResult> last_eval;  // Newest complete one.
-};
+  std::optional<EvalState> eval;            // Open evaluation.
+  std::optional<EvalResult> last_eval;      // Newest complete one.
+  std::optional<uint64_t> evaluated_until;  // Newest version ever opened.
 
-// Never durable: instants and measured rates.
-struct Soft {
-  struct Worker {
-    Instant last_heard;
-    double step_seconds = 0;    // 0: not measured yet.
-    double upload_seconds = 0;  // Of its last update.
-  };
-  Instant started_at;  // Of this process.
-  std::map<std::string, Worker> workers;
-  std::vector<Instant> round_started_at;  // By fragment: opening or restart.
+  friend bool operator==(const State&, const State&) = default;
 };
 
 // Applies one fact. Facts come from Decide or from the journal; an impossible
 // one is a bug or a damaged journal: INVALID_ARGUMENT, state unchanged.
 absl::Status Evolve(State& state, const Fact& fact);
+
+// Never durable: instants and measured rates.
+struct Soft {
+  struct Worker {
+    // Absent: not heard of since this process started.
+    std::optional<Instant> last_heard;
+    double step_seconds = 0;    // 0: not measured yet.
+    double upload_seconds = 0;  // Of its last update; 0: not measured yet.
+    // A call came under the newest session, so its Join's reply was not lost.
+    bool session_used = false;
+  };
+  struct Round {
+    Instant started_at;     // Opening or restart.
+    Instant deadline_from;  // Opening, restart or last extension.
+  };
+  Instant started_at;  // Of this process.
+  std::map<std::string, Worker> workers;
+  std::vector<Round> rounds;  // By fragment.
+  Instant eval_opened_at;
+};
+
+// The soft state right after a start: every lease and the open round's whole
+// deadline begin anew.
+Soft StartSoft(const State& state, Instant now);
 
 }  // namespace diloco
 

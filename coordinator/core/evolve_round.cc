@@ -1,0 +1,198 @@
+#include "coordinator/core/evolve_round.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace diloco {
+namespace {
+
+template <typename F>
+absl::Status Impossible(const F& fact, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "fragment ", fact.fragment, " round ", fact.round, ": ", what));
+}
+
+template <typename F>
+absl::StatusOr<FragmentState*> FindFragment(State& state, const F& fact) {
+  if (fact.fragment >= state.fragments.size()) {
+    return Impossible(fact, absl::StrCat("there are only ",
+                                         state.fragments.size(), " fragments"));
+  }
+  return &state.fragments[fact.fragment];
+}
+
+template <typename F>
+absl::StatusOr<FragmentState*> FindOpen(State& state, const F& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindFragment(state, fact));
+  if (!fragment->open.has_value() || fragment->open->round != fact.round) {
+    return Impossible(fact, "this round is not open");
+  }
+  return fragment;
+}
+
+template <typename F>
+absl::Status CheckLeases(const State& state, const F& fact,
+                         const std::vector<Lease>& leases,
+                         const OpenRound* open) {
+  for (const Lease& lease : leases) {
+    if (state.workers.count(lease.worker) == 0) {
+      return Impossible(fact,
+                        absl::StrCat("lease of unknown worker ", lease.worker));
+    }
+    if (lease.steps == 0 || lease.tokens <= lease.carried_tokens) {
+      return Impossible(fact, absl::StrCat("empty lease of ", lease.worker));
+    }
+    if (open != nullptr && open->leases.count(lease.worker) != 0) {
+      return Impossible(fact,
+                        absl::StrCat("second lease of worker ", lease.worker));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void AddLeases(State& state, OpenRound& open,
+               const std::vector<Lease>& leases) {
+  for (const Lease& lease : leases) {
+    open.leases[lease.worker] = lease;
+    WorkerState& worker = state.workers[lease.worker];
+    const double end = lease.progress + lease.steps * lease.progress_step;
+    if (end > worker.progress_reached) worker.progress_reached = end;
+  }
+}
+
+// Shared by the two verdicts on a worker's key.
+template <typename F>
+absl::Status CheckKeyUnused(const OpenRound& open, const F& fact) {
+  if (open.leases.count(fact.worker) == 0) {
+    return Impossible(fact, absl::StrCat(fact.worker, " holds no lease"));
+  }
+  if (open.committed.count(fact.worker) != 0 ||
+      open.refused.count(fact.worker) != 0) {
+    return Impossible(
+        fact, absl::StrCat("there is a verdict on ", fact.worker, " already"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status EvolveRound(State& state, const RoundOpened& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindFragment(state, fact));
+  if (fragment->open.has_value() || fragment->folding.has_value()) {
+    return Impossible(fact, "the round before it has not ended");
+  }
+  if (fact.round <= fragment->last_round) {
+    return Impossible(fact, absl::StrCat("round ", fragment->last_round,
+                                         " was there before"));
+  }
+  if (fact.base_version != fragment->version) {
+    return Impossible(fact,
+                      absl::StrCat("base version ", fact.base_version,
+                                   ", but the newest is ", fragment->version));
+  }
+  RETURN_IF_ERROR(CheckLeases(state, fact, fact.leases, nullptr));
+  OpenRound& open = fragment->open.emplace();
+  open.round = fact.round;
+  open.base_version = fact.base_version;
+  open.deadline = fact.deadline;
+  AddLeases(state, open, fact.leases);
+  fragment->last_round = fact.round;
+  state.started = true;
+  return absl::OkStatus();
+}
+
+absl::Status EvolveRound(State& state, const RoundExtended& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
+  RETURN_IF_ERROR(CheckLeases(state, fact, fact.added, &*fragment->open));
+  AddLeases(state, *fragment->open, fact.added);
+  ++fragment->open->extensions;
+  return absl::OkStatus();
+}
+
+absl::Status EvolveRound(State& state, const UpdateCommitted& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
+  RETURN_IF_ERROR(CheckKeyUnused(*fragment->open, fact));
+  fragment->open->committed[fact.worker] = fact;
+  return absl::OkStatus();
+}
+
+absl::Status EvolveRound(State& state, const UpdateRefused& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
+  RETURN_IF_ERROR(CheckKeyUnused(*fragment->open, fact));
+  fragment->open->refused[fact.worker] = fact;
+  return absl::OkStatus();
+}
+
+absl::Status EvolveRound(State& state, const RoundClosed& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
+  const OpenRound& open = *fragment->open;
+  const std::string* previous = nullptr;
+  for (const RoundMember& member : fact.members) {
+    const auto committed = open.committed.find(member.worker);
+    if (committed == open.committed.end() ||
+        committed->second.value.digest != member.digest) {
+      return Impossible(
+          fact, absl::StrCat("member ", member.worker,
+                             " has no committed update of that digest"));
+    }
+    if (previous != nullptr && member.worker <= *previous) {
+      return Impossible(fact, "members are not in worker-name order");
+    }
+    if (member.weight == 0) {
+      return Impossible(fact,
+                        absl::StrCat("member ", member.worker, " weighs 0"));
+    }
+    previous = &member.worker;
+  }
+
+  for (const auto& [name, lease] : open.leases) {
+    state.workers[name].carried_tokens += lease.tokens - lease.carried_tokens;
+  }
+  for (const RoundMember& member : fact.members) {
+    state.workers[member.worker].carried_tokens = 0;
+  }
+  for (const auto& [name, committed] : open.committed) {
+    fragment->last_committed[name] = committed;
+    fragment->last_refused.erase(name);
+  }
+  for (const auto& [name, refused] : open.refused) {
+    fragment->last_refused[name] = refused;
+    fragment->last_committed.erase(name);
+  }
+  fragment->open.reset();
+  if (!fact.members.empty()) fragment->folding = fact;
+  return absl::OkStatus();
+}
+
+absl::Status EvolveRound(State& state, const VersionPublished& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindFragment(state, fact));
+  if (!fragment->folding.has_value() ||
+      fragment->folding->round != fact.round) {
+    return Impossible(fact, "no fold of this round is pending");
+  }
+  if (fact.version != fragment->version + 1) {
+    return Impossible(fact, absl::StrCat("version ", fact.version,
+                                         " after version ", fragment->version));
+  }
+  uint64_t tokens = state.folded_tokens;
+  for (const RoundMember& member : fragment->folding->members) {
+    tokens += member.tokens;
+  }
+  if (fact.folded_tokens != tokens) {
+    return Impossible(
+        fact, absl::StrCat("folded tokens are ", tokens, ", not the recorded ",
+                           fact.folded_tokens));
+  }
+  for (const RoundMember& member : fragment->folding->members) {
+    WorkerState& worker = state.workers[member.worker];
+    ++worker.rounds_folded;
+    worker.tokens_folded += member.tokens;
+  }
+  state.folded_tokens = tokens;
+  fragment->version = fact.version;
+  fragment->digest = fact.digest;
+  fragment->folding.reset();
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

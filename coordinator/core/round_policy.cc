@@ -1,0 +1,216 @@
+#include "coordinator/core/round_policy.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/soft.h"
+
+namespace diloco {
+namespace {
+
+constexpr absl::Duration kUnmeasuredDeadline = absl::Minutes(10);
+constexpr absl::Duration kShortestDeadline = absl::Seconds(10);
+constexpr absl::Duration kLongestDeadline = absl::Hours(30 * 24);
+constexpr double kDeadlineFactor = 1.5;
+
+// Steps of each of `workers` workers, so that the run ends at train_tokens.
+uint32_t StepsOf(const Policy& policy, const State& state, uint64_t round,
+                 uint64_t workers) {
+  const uint64_t interval = IntervalOfRound(policy, round);
+  const uint64_t left = policy.train_tokens > state.folded_tokens
+                            ? policy.train_tokens - state.folded_tokens
+                            : 0;
+  const uint64_t per_step = std::max<uint64_t>(
+      1, workers * std::max<uint64_t>(1, policy.batch_tokens));
+  const uint64_t needed = left / per_step + (left % per_step != 0 ? 1 : 0);
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(needed, 1, std::max<uint64_t>(1, interval)));
+}
+
+double ProgressOf(const Policy& policy, uint64_t tokens) {
+  if (policy.train_tokens == 0) return 1.0;
+  return std::min(1.0, static_cast<double>(tokens) /
+                           static_cast<double>(policy.train_tokens));
+}
+
+}  // namespace
+
+uint32_t IntervalOfRound(const Policy& policy, uint64_t round) {
+  if (round <= policy.rounds_first && policy.interval_first > 0) {
+    return policy.interval_first;
+  }
+  return std::max<uint32_t>(1, policy.interval);
+}
+
+bool RoundsOver(const Policy& policy, const State& state, uint32_t fragment) {
+  if (state.finished || state.folded_tokens >= policy.train_tokens) return true;
+  return state.stop_after_round.has_value() &&
+         state.fragments[fragment].last_round >= *state.stop_after_round;
+}
+
+bool AllRoundsDone(const Policy& policy, const State& state) {
+  if (state.fragments.empty()) return false;
+  for (uint32_t i = 0; i < state.fragments.size(); ++i) {
+    const FragmentState& fragment = state.fragments[i];
+    if (fragment.open.has_value() || fragment.folding.has_value() ||
+        !RoundsOver(policy, state, i)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool IsSuspect(const Policy& policy, const Soft& soft,
+               const std::string& worker, Instant now) {
+  const auto found = soft.workers.find(worker);
+  const bool heard =
+      found != soft.workers.end() && found->second.last_heard.has_value();
+  return now - LastHeard(soft, worker) >=
+         (heard ? policy.suspect_after : policy.lease);
+}
+
+const char* StandingOf(const Policy& policy, const State& state,
+                       const Soft& soft, const std::string& worker,
+                       Instant now) {
+  const auto found = state.workers.find(worker);
+  if (found == state.workers.end()) return "unknown";
+  if (found->second.membership == Membership::kActive &&
+      IsSuspect(policy, soft, worker, now)) {
+    return "suspect";
+  }
+  return MembershipName(found->second.membership);
+}
+
+Eligibility WhoIsEligible(const Policy& policy, const State& state,
+                          const Soft& soft, Instant now) {
+  Eligibility result;
+  for (const auto& [name, worker] : state.workers) {
+    if (worker.membership == Membership::kLost) {
+      result.skipped.push_back({name, "lost"});
+    } else if (worker.membership != Membership::kActive) {
+      continue;
+    } else if (worker.draining) {
+      result.skipped.push_back({name, "draining"});
+    } else if (IsSuspect(policy, soft, name, now)) {
+      result.skipped.push_back(
+          {name, absl::StrCat("suspect: silent for ",
+                              absl::ToInt64Seconds(now - LastHeard(soft, name)),
+                              " s")});
+    } else {
+      result.workers.push_back(name);
+    }
+  }
+  return result;
+}
+
+std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
+                              const std::vector<std::string>& workers,
+                              uint64_t round, const OpenRound* open) {
+  uint64_t expected = state.folded_tokens;
+  uint64_t count = workers.size();
+  if (open != nullptr) {
+    count += open->leases.size();
+    for (const auto& [name, lease] : open->leases) expected += lease.tokens;
+  }
+  const uint32_t steps = StepsOf(policy, state, round, count);
+  std::vector<Lease> leases;
+  for (const std::string& name : workers) {
+    Lease& lease = leases.emplace_back();
+    lease.worker = name;
+    lease.steps = steps;
+    if (policy.late == LatePolicy::kCarry) {
+      lease.carried_tokens = state.workers.at(name).carried_tokens;
+    }
+    lease.tokens = steps * std::max<uint64_t>(1, policy.batch_tokens) +
+                   lease.carried_tokens;
+    expected += lease.tokens;
+  }
+  const double start = ProgressOf(policy, state.folded_tokens);
+  const double end = ProgressOf(policy, expected);
+  for (Lease& lease : leases) {
+    // Never back: what a worker has crossed already shortens its next window's
+    // stretch of the schedule.
+    lease.progress = std::min(
+        1.0, std::max(start, state.workers.at(lease.worker).progress_reached));
+    lease.progress_step = std::max(0.0, end - lease.progress) / steps;
+  }
+  return leases;
+}
+
+absl::Duration DeadlineFor(const Policy& policy, const Soft& soft,
+                           const std::vector<Lease>& leases) {
+  if (policy.deadline.has_value()) {
+    return WholeMilliseconds(
+        std::clamp(*policy.deadline, absl::Milliseconds(1), kLongestDeadline));
+  }
+  double slowest = 0;
+  for (const Lease& lease : leases) {
+    const auto found = soft.workers.find(lease.worker);
+    if (found == soft.workers.end() || found->second.step_seconds <= 0) {
+      continue;
+    }
+    slowest = std::max(slowest, lease.steps * found->second.step_seconds +
+                                    found->second.upload_seconds);
+  }
+  if (slowest <= 0) return kUnmeasuredDeadline;
+  return WholeMilliseconds(std::clamp(absl::Seconds(kDeadlineFactor * slowest),
+                                      kShortestDeadline, kLongestDeadline));
+}
+
+std::string WhyNoRound(const Policy& policy, const State& state,
+                       const Soft& soft, uint32_t fragment, Instant now) {
+  if (state.finished) return absl::StrCat("finished: ", state.finish_reason);
+  if (RoundsOver(policy, state, fragment)) {
+    return "the last round is over";
+  }
+  if (state.paused) {
+    return absl::StrCat("paused", state.pause_reason.empty() ? "" : ": ",
+                        state.pause_reason);
+  }
+  const Eligibility eligibility = WhoIsEligible(policy, state, soft, now);
+  const uint64_t needed =
+      state.started ? 1 : std::max<uint64_t>(1, policy.wait_for);
+  if (eligibility.workers.size() >= needed) return "";
+  std::string why =
+      absl::StrCat("waiting for workers: ", eligibility.workers.size(), " of ",
+                   needed, " ready");
+  for (const RoundOpened::Skipped& skipped : eligibility.skipped) {
+    absl::StrAppend(&why, ", ", skipped.worker, " is ", skipped.reason);
+  }
+  return why;
+}
+
+std::vector<std::string> WaitedFor(const State& state, const OpenRound& open) {
+  std::vector<std::string> names;
+  for (const auto& [name, lease] : open.leases) {
+    const auto worker = state.workers.find(name);
+    if (worker != state.workers.end() &&
+        worker->second.membership == Membership::kActive &&
+        open.committed.count(name) == 0 && open.refused.count(name) == 0) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::string NameList(const std::vector<std::string>& names) {
+  if (names.empty()) return "nobody";
+  std::string text = names[0];
+  for (size_t i = 1; i < names.size(); ++i) {
+    absl::StrAppend(&text, i + 1 == names.size() ? " and " : ", ", names[i]);
+  }
+  return text;
+}
+
+std::string NameWithSilence(const Soft& soft, const std::string& worker,
+                            Instant now) {
+  return absl::StrCat(worker, " (silent for ",
+                      absl::ToInt64Seconds(now - LastHeard(soft, worker)),
+                      " s)");
+}
+
+absl::Duration WholeMilliseconds(absl::Duration duration) {
+  return absl::Milliseconds(absl::ToInt64Milliseconds(duration));
+}
+
+}  // namespace diloco

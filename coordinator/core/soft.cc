@@ -1,0 +1,94 @@
+#include "coordinator/core/soft.h"
+
+#include <cmath>
+
+namespace diloco {
+namespace {
+
+// A longer step or upload than this is a mistake of the sender.
+constexpr double kMaxSeconds = 30.0 * 24 * 3600;
+
+void Measure(double reported, double& kept) {
+  if (std::isfinite(reported) && reported > 0 && reported <= kMaxSeconds) {
+    kept = reported;
+  }
+}
+
+struct Hear {
+  Soft& soft;
+  const Instant now;
+
+  Soft::Worker& From(const std::string& worker) {
+    Soft::Worker& heard = soft.workers[worker];
+    heard.last_heard = now;
+    heard.session_used = true;
+    return heard;
+  }
+
+  void operator()(const JoinEvent& event) {
+    soft.workers[event.worker].last_heard = now;
+  }
+  void operator()(const BeatEvent& event) {
+    Measure(event.step_seconds, From(event.worker).step_seconds);
+  }
+  void operator()(const UpdateVerifiedEvent& event) {
+    Measure(event.upload_seconds, From(event.worker).upload_seconds);
+  }
+  void operator()(const UpdateUnusableEvent& event) { From(event.worker); }
+  void operator()(const EvalReportEvent& event) { From(event.worker); }
+  void operator()(const LeaveEvent& event) { From(event.worker); }
+  void operator()(const FoldDoneEvent&) {}
+  void operator()(const PauseEvent&) {}
+  void operator()(const StopEvent&) {}
+  void operator()(const DrainEvent&) {}
+  void operator()(const EvictEvent&) {}
+  void operator()(const TickEvent&) {}
+};
+
+Soft::Round& MutableRound(Soft& soft, uint32_t fragment) {
+  if (soft.rounds.size() <= fragment) {
+    soft.rounds.resize(fragment + 1,
+                       Soft::Round{soft.started_at, soft.started_at});
+  }
+  return soft.rounds[fragment];
+}
+
+}  // namespace
+
+void HearEvent(Soft& soft, const Event& event, Instant now) {
+  std::visit(Hear{soft, now}, event);
+}
+
+void NoteFact(Soft& soft, const Fact& fact, Instant now) {
+  if (const auto* joined = std::get_if<WorkerJoined>(&fact)) {
+    soft.workers[joined->worker].session_used = false;
+  } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
+    MutableRound(soft, opened->fragment) = Soft::Round{now, now};
+  } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
+    MutableRound(soft, extended->fragment).deadline_from = now;
+  } else if (std::holds_alternative<EvalOpened>(fact)) {
+    soft.eval_opened_at = now;
+  }
+}
+
+Instant LastHeard(const Soft& soft, const std::string& worker) {
+  const auto found = soft.workers.find(worker);
+  if (found == soft.workers.end() || !found->second.last_heard.has_value()) {
+    return soft.started_at;
+  }
+  return *found->second.last_heard;
+}
+
+Soft::Round RoundTimes(const Soft& soft, uint32_t fragment) {
+  if (fragment < soft.rounds.size()) return soft.rounds[fragment];
+  return Soft::Round{soft.started_at, soft.started_at};
+}
+
+void EvolveSoft(Soft& soft, const Event& event, const Decision& decision,
+                Instant now) {
+  if (!decision.status.ok()) return;
+  HearEvent(soft, event, now);
+  for (const Fact& fact : decision.facts) NoteFact(soft, fact, now);
+}
+
+}  // namespace diloco

@@ -1,0 +1,265 @@
+#include "coordinator/core/state.h"
+
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/core/evolve_round.h"
+
+namespace diloco {
+namespace {
+
+absl::StatusOr<WorkerState*> FindWorker(State& state, const std::string& name) {
+  const auto found = state.workers.find(name);
+  if (found == state.workers.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", name, " never joined"));
+  }
+  return &found->second;
+}
+
+struct Apply {
+  State& state;
+
+  absl::Status operator()(const RunCreated& fact) {
+    if (!state.fragments.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("run ", state.run, " was created before"));
+    }
+    if (fact.run.empty() || fact.fragments.empty()) {
+      return absl::InvalidArgumentError(
+          "a run has a name and at least one fragment");
+    }
+    state.run = fact.run;
+    state.lineage = fact.lineage;
+    state.settings_digest = fact.settings_digest;
+    state.layout_digest = fact.layout_digest;
+    state.fragments.resize(fact.fragments.size());
+    for (size_t i = 0; i < fact.fragments.size(); ++i) {
+      state.fragments[i].digest = fact.fragments[i].digest;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const EpochStarted& fact) {
+    if (fact.epoch <= state.epoch) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("epoch ", fact.epoch, " after epoch ", state.epoch));
+    }
+    state.epoch = fact.epoch;
+    state.boot_nonce = fact.boot_nonce;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerJoined& fact) {
+    if (fact.worker.empty() || fact.session.empty()) {
+      return absl::InvalidArgumentError("a join needs a name and a session");
+    }
+    WorkerState& worker = state.workers[fact.worker];
+    if (worker.membership == Membership::kEvicted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", fact.worker, " is evicted"));
+    }
+    worker.membership = Membership::kActive;
+    worker.replaced_session = worker.session;
+    worker.previous_session = fact.previous_session;
+    worker.session = fact.session;
+    worker.attempt = fact.attempt;
+    worker.peer = fact.peer;
+    if (fact.fresh) ForgetCarried(fact.worker, worker);
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerReturned& fact) {
+    ASSIGN_OR_RETURN(WorkerState * worker, FindWorker(state, fact.worker));
+    if (worker->membership != Membership::kLost) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", fact.worker, " returned but was not lost"));
+    }
+    worker->membership = Membership::kActive;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerDeparted& fact) {
+    ASSIGN_OR_RETURN(WorkerState * worker, FindWorker(state, fact.worker));
+    if (worker->membership == Membership::kEvicted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", fact.worker, " is evicted already"));
+    }
+    switch (fact.departure) {
+      case Departure::kLeft:
+        worker->membership = Membership::kLeft;
+        worker->draining = false;
+        return absl::OkStatus();
+      case Departure::kLost:
+        worker->membership = Membership::kLost;
+        return absl::OkStatus();
+      case Departure::kEvicted:
+        worker->membership = Membership::kEvicted;
+        return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown departure ", static_cast<int>(fact.departure)));
+  }
+
+  absl::Status operator()(const DrainRequested& fact) {
+    ASSIGN_OR_RETURN(WorkerState * worker, FindWorker(state, fact.worker));
+    worker->draining = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const RoundOpened& fact) {
+    return EvolveRound(state, fact);
+  }
+  absl::Status operator()(const RoundExtended& fact) {
+    return EvolveRound(state, fact);
+  }
+  absl::Status operator()(const UpdateCommitted& fact) {
+    return EvolveRound(state, fact);
+  }
+  absl::Status operator()(const UpdateRefused& fact) {
+    return EvolveRound(state, fact);
+  }
+  absl::Status operator()(const RoundClosed& fact) {
+    return EvolveRound(state, fact);
+  }
+  absl::Status operator()(const VersionPublished& fact) {
+    return EvolveRound(state, fact);
+  }
+
+  absl::Status operator()(const EvalOpened& fact) {
+    if (state.eval.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evaluation of version ", state.eval->version,
+                       " is open when that of ", fact.version, " opens"));
+    }
+    if (fact.slices.empty()) {
+      return absl::InvalidArgumentError("an evaluation has slices");
+    }
+    EvalState& eval = state.eval.emplace();
+    eval.version = fact.version;
+    for (const EvalOpened::Slice& slice : fact.slices) {
+      EvalSlice& added = eval.slices.emplace_back();
+      added.worker = slice.worker;
+      added.first_window = slice.first_window;
+      added.windows = slice.windows;
+    }
+    state.evaluated_until = fact.version;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const EvalReassigned& fact) {
+    ASSIGN_OR_RETURN(EvalSlice * slice, FindSlice(fact.version, fact.slice));
+    slice->worker = fact.worker;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const EvalReported& fact) {
+    ASSIGN_OR_RETURN(EvalSlice * slice, FindSlice(fact.version, fact.slice));
+    if (fact.tokens == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("slice ", fact.slice, " was evaluated on no tokens"));
+    }
+    slice->worker = fact.worker;
+    slice->loss_sum = fact.loss_sum;
+    slice->tokens = fact.tokens;
+    EvalResult result;
+    double loss_sum = 0;
+    for (const EvalSlice& part : state.eval->slices) {
+      if (!part.loss_sum.has_value()) return absl::OkStatus();
+      loss_sum += *part.loss_sum;
+      result.tokens += part.tokens;
+    }
+    result.version = state.eval->version;
+    result.loss = loss_sum / static_cast<double>(result.tokens);
+    result.slices = state.eval->slices;
+    state.last_eval = std::move(result);
+    state.eval.reset();
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const EvalAbandoned& fact) {
+    if (!state.eval.has_value() || state.eval->version != fact.version) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evaluation of version ", fact.version, " is not open"));
+    }
+    state.eval.reset();
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const PauseChanged& fact) {
+    state.paused = fact.paused;
+    state.pause_reason = fact.paused ? fact.reason : "";
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const StopRequested& fact) {
+    state.stop_after_round = fact.after_round;
+    state.stop_reason = fact.reason;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const RunFinished& fact) {
+    if (state.finished) {
+      return absl::InvalidArgumentError("the run finished before");
+    }
+    state.finished = true;
+    state.finish_reason = fact.reason;
+    return absl::OkStatus();
+  }
+
+  // The carried tokens were trained into values that are gone.
+  void ForgetCarried(const std::string& name, WorkerState& worker) {
+    worker.carried_tokens = 0;
+    for (FragmentState& fragment : state.fragments) {
+      if (!fragment.open.has_value()) continue;
+      const auto lease = fragment.open->leases.find(name);
+      if (lease == fragment.open->leases.end()) continue;
+      lease->second.tokens -= lease->second.carried_tokens;
+      lease->second.carried_tokens = 0;
+    }
+  }
+
+  absl::StatusOr<EvalSlice*> FindSlice(uint64_t version, uint32_t slice) {
+    if (!state.eval.has_value() || state.eval->version != version ||
+        slice >= state.eval->slices.size() ||
+        state.eval->slices[slice].loss_sum.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("slice ", slice, " of the evaluation of version ",
+                       version, " is not open"));
+    }
+    return &state.eval->slices[slice];
+  }
+};
+
+}  // namespace
+
+const char* MembershipName(Membership membership) {
+  switch (membership) {
+    case Membership::kActive:
+      return "active";
+    case Membership::kLost:
+      return "lost";
+    case Membership::kLeft:
+      return "left";
+    case Membership::kEvicted:
+      return "evicted";
+  }
+  return "unknown";
+}
+
+absl::Status Evolve(State& state, const Fact& fact) {
+  RETURN_IF_ERROR(std::visit(Apply{state}, fact));
+  ++state.revision;
+  return absl::OkStatus();
+}
+
+Soft StartSoft(const State& state, Instant now) {
+  Soft soft;
+  soft.started_at = now;
+  soft.rounds.assign(state.fragments.size(), Soft::Round{now, now});
+  soft.eval_opened_at = now;
+  return soft;
+}
+
+}  // namespace diloco

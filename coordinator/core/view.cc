@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/machine.h"
+#include "coordinator/core/round_policy.h"
+#include "coordinator/core/soft.h"
+
+namespace diloco {
+namespace {
+
+RunPhase PhaseOf(const State& state) {
+  if (state.finished) return RunPhase::kFinished;
+  if (state.paused) return RunPhase::kPaused;
+  return state.started ? RunPhase::kRunning : RunPhase::kWaiting;
+}
+
+void Note(std::string& notice, absl::string_view text) {
+  if (text.empty()) return;
+  if (!notice.empty()) notice += "; ";
+  absl::StrAppend(&notice, text);
+}
+
+void ShowFragment(const Policy& policy, const State& state, const Soft& soft,
+                  const std::string& worker, uint32_t fragment, Instant now,
+                  WorkerView& view) {
+  const FragmentState& of = state.fragments[fragment];
+  if (of.folding.has_value()) {
+    Note(view.notice,
+         absl::StrCat("round ", of.folding->round, " is being folded"));
+    return;
+  }
+  if (!of.open.has_value()) {
+    Note(view.notice, WhyNoRound(policy, state, soft, fragment, now));
+    return;
+  }
+  const std::vector<std::string> waited = WaitedFor(state, *of.open);
+  Note(view.notice,
+       absl::StrCat("round ", of.open->round, " waits for ",
+                    waited.empty() ? "more workers" : NameList(waited)));
+  const auto refused = of.open->refused.find(worker);
+  if (refused != of.open->refused.end()) {
+    Note(view.notice, absl::StrCat("the update of ", worker,
+                                   " was refused: ", refused->second.reason));
+    return;
+  }
+  const auto lease = of.open->leases.find(worker);
+  if (lease == of.open->leases.end()) return;
+  LeaseView& shown = view.leases.emplace_back();
+  shown.fragment = fragment;
+  shown.round = of.open->round;
+  shown.base_version = of.open->base_version;
+  shown.base_digest = of.digest;
+  shown.lease = lease->second;
+  shown.deadline_left =
+      std::max(absl::ZeroDuration(), RoundTimes(soft, fragment).deadline_from +
+                                         of.open->deadline - now);
+  shown.delivered = of.open->committed.count(worker) != 0;
+}
+
+}  // namespace
+
+WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
+                   const std::string& worker, Instant now) {
+  WorkerView view;
+  view.phase = PhaseOf(state);
+  for (uint32_t i = 0; i < state.fragments.size(); ++i) {
+    ShowFragment(policy, state, soft, worker, i, now, view);
+  }
+  const auto known = state.workers.find(worker);
+  if (known == state.workers.end() ||
+      known->second.membership == Membership::kEvicted) {
+    view.leases.clear();
+    return view;
+  }
+  view.drain = known->second.draining;
+  if (state.eval.has_value()) {
+    for (uint32_t i = 0; i < state.eval->slices.size(); ++i) {
+      const EvalSlice& slice = state.eval->slices[i];
+      if (slice.worker != worker || slice.loss_sum.has_value()) continue;
+      view.evals.push_back(
+          {state.eval->version, i, slice.first_window, slice.windows});
+    }
+  }
+  return view;
+}
+
+}  // namespace diloco

@@ -47,7 +47,7 @@ struct RunConfig {
   ModelConfig model;  // max_positions and head_dim are resolved.
 
   struct Data {
-    std::string manifest;                      // Empty: none.
+    std::optional<ContentFile> manifest;
     std::vector<ContentFile> tokenizer_files;  // Copied into every export.
   } data;
 

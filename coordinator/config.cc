@@ -1,0 +1,437 @@
+#include "coordinator/config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/base/status_macros.h"
+#include "common/config/document.h"
+#include "common/config/field_table.h"
+#include "common/model/hf_directory.h"
+#include "coordinator/config_fields.h"
+
+namespace diloco {
+namespace {
+
+constexpr uint64_t kMaxEvalShardBytes = 64 << 20;
+// Larger tokenizer files do not exist; a wrong path should not be read whole.
+constexpr uint64_t kMaxTokenizerBytes = 256 << 20;
+// Outer steps below which momentum 0.9 is worse than never communicating.
+constexpr uint64_t kShortRunSteps = 200;
+
+constexpr const char* kShapeKeys[] = {
+    "model.layers",     "model.hidden",       "model.heads",
+    "model.kv_heads",   "model.head_dim",     "model.ffn",
+    "model.vocab",      "model.tied",         "model.qk_norm",
+    "model.rope_theta", "model.rms_norm_eps", "model.max_positions"};
+
+// One file being checked: its table, what it filled, and what is wrong.
+class Checker {
+ public:
+  Checker(FileSystem* fs, const std::string& path)
+      : fs_(fs),
+        base_(DirName(path)),
+        errors_(path),
+        table_(RunFileTable(&loaded_.config, &extras_, base_)) {}
+
+  absl::StatusOr<LoadedRun> Run(absl::string_view text) {
+    Node root;
+    if (!ParseDocument(text, &errors_, &root)) return errors_.ToStatus();
+    RunConfig& config = loaded_.config;
+    if (base_ != ".") config.state.dir = JoinPath(base_, config.state.dir);
+    table_.ReadAhead(root, "sync.preset");
+    ApplyPreset(config.sync.preset, &config);
+    table_.Read(root, &errors_);
+    CheckModel();
+    CheckTrain();
+    CheckSync();
+    CheckData();
+    CheckEval();
+    RETURN_IF_ERROR(errors_.ToStatus());
+    loaded_.warnings = table_.warnings();
+    return std::move(loaded_);
+  }
+
+ private:
+  void Error(absl::string_view path, absl::string_view message) {
+    errors_.Add(table_.Where(path), path, message);
+  }
+
+  void CheckModel() {
+    RunConfig& config = loaded_.config;
+    ModelConfig& model = config.model;
+    if (!config.model_dir.empty()) {
+      for (const char* key : kShapeKeys) {
+        if (!table_.IsSet(key)) continue;
+        Error(key, absl::StrCat("comes from ", config.model_dir,
+                                "/config.json (model.from); remove it here"));
+      }
+      absl::StatusOr<ModelConfig> from = ReadHfConfig(fs_, config.model_dir);
+      if (!from.ok()) {
+        Error("model.from", from.status().message());
+        return;
+      }
+      const double z_loss = model.z_loss;
+      model = *from;
+      model.z_loss = z_loss;
+    } else {
+      bool complete = true;
+      for (const char* key : {"model.layers", "model.hidden", "model.heads",
+                              "model.ffn", "model.vocab"}) {
+        if (table_.IsSet(key)) continue;
+        complete = false;
+        Error(key, "required key is missing (or give model.from: DIR)");
+      }
+      if (!complete) return;
+      if (model.kv_heads == 0) model.kv_heads = model.heads;
+      if (model.head_dim == 0 && model.heads > 0) {
+        if (model.hidden % model.heads != 0) {
+          Error("model.hidden",
+                absl::StrCat(model.hidden, " is no multiple of model.heads ",
+                             model.heads, "; or set model.head_dim"));
+          return;
+        }
+        model.head_dim = model.hidden / model.heads;
+      }
+      if (model.max_positions == 0) model.max_positions = config.train.seq_len;
+    }
+    // Without a good seq_len its own error stands in the list already.
+    if (config.train.seq_len == 0) return;
+    if (model.max_positions < config.train.seq_len) {
+      Error("data.seq_len",
+            absl::StrCat(config.train.seq_len, " is more than the model's ",
+                         model.max_positions, " positions"));
+    }
+    if (const absl::Status valid = ValidateModel(model); !valid.ok()) {
+      Error("model", valid.message());
+    }
+    if (model.vocab > 65536) {
+      table_.Warn(errors_,
+                  config.model_dir.empty() ? "model.vocab" : "model.from",
+                  absl::StrCat("the vocabulary has ", model.vocab,
+                               " ids, but shards hold uint16 ids: those from "
+                               "65536 on never occur"));
+    }
+  }
+
+  void CheckTrain() {
+    const TrainSettings& train = loaded_.config.train;
+    if (!table_.IsSet("train.tokens") || !table_.IsSet("train.batch_tokens") ||
+        train.seq_len == 0 || train.batch_tokens == 0) {
+      return;
+    }
+    if (train.batch_tokens % train.seq_len != 0) {
+      Error("train.batch_tokens",
+            absl::StrCat(train.batch_tokens, " is no multiple of data.seq_len ",
+                         train.seq_len));
+    }
+    if (train.tokens < train.batch_tokens) {
+      Error("train.tokens", absl::StrCat(train.tokens,
+                                         " is less than one step "
+                                         "(train.batch_tokens ",
+                                         train.batch_tokens, ")"));
+    }
+    if (train.warmup_tokens > train.tokens) {
+      Error("train.schedule.warmup_tokens",
+            absl::StrCat(train.warmup_tokens, " is more than train.tokens ",
+                         train.tokens));
+    } else if (train.schedule == ScheduleShape::kWsd &&
+               static_cast<double>(train.warmup_tokens) >
+                   (1 - train.decay_share) *
+                       static_cast<double>(train.tokens)) {
+      Error("train.schedule",
+            "warm-up and decay together are longer than the run: lower "
+            "warmup_tokens or decay_share");
+    }
+    if (train.schedule != ScheduleShape::kWsd &&
+        table_.IsSet("train.schedule.decay_share")) {
+      table_.Warn(errors_, "train.schedule.decay_share",
+                  "set, but only the shape wsd uses it");
+    }
+  }
+
+  // Versions the run will publish with the workers it waits for.
+  uint64_t OuterSteps() const {
+    const RunConfig& config = loaded_.config;
+    const uint64_t per_step = config.train.batch_tokens * config.join.wait_for;
+    if (per_step == 0) return 0;
+    const uint64_t steps = config.train.tokens / per_step;
+    const uint64_t first =
+        uint64_t{config.sync.rounds_first} * config.sync.interval_first;
+    if (steps <= first) return steps / std::max(1u, config.sync.interval_first);
+    return config.sync.rounds_first + (steps - first) / config.sync.interval;
+  }
+
+  void CheckSync() {
+    RunConfig& config = loaded_.config;
+    if ((config.sync.interval_first == 0) != (config.sync.rounds_first == 0)) {
+      Error(config.sync.interval_first == 0 ? "sync.rounds_first"
+                                            : "sync.interval_first",
+            "interval_first and rounds_first go together: set both or none");
+    }
+    if (config.join.wait_for > config.join.max_workers) {
+      Error("join.wait_for", absl::StrCat(config.join.wait_for,
+                                          " is more than join.max_workers ",
+                                          config.join.max_workers));
+    }
+    if (config.sync.min_updates > config.join.max_workers) {
+      Error("sync.min_updates", absl::StrCat(config.sync.min_updates,
+                                             " is more than join.max_workers ",
+                                             config.join.max_workers));
+    }
+    if (config.outer.rule == OuterRule::kSgd) {
+      if (!table_.IsSet("outer.momentum")) config.outer.momentum = 0;
+      if (config.outer.momentum != 0) {
+        Error("outer.momentum",
+              "the rule sgd has no momentum: set it to 0, or "
+              "outer.rule to nesterov");
+      }
+    } else if (config.outer.momentum >= 0.9 && errors_.empty() &&
+               OuterSteps() < kShortRunSteps) {
+      table_.Warn(errors_, "outer.momentum",
+                  absl::StrCat("momentum ", config.outer.momentum,
+                               " in a run of about ", OuterSteps(),
+                               " outer steps does worse than no communication; "
+                               "use 0.5 below ",
+                               kShortRunSteps));
+    }
+  }
+
+  // Adds what `path` names; the errors point at `key`.
+  void AddTokenizerFile(absl::string_view key, const std::string& path) {
+    absl::StatusOr<std::string> content =
+        ReadFile(fs_, path, kMaxTokenizerBytes);
+    if (!content.ok()) {
+      Error(key, content.status().message());
+      return;
+    }
+    const std::string name = path.substr(path.rfind('/') + 1);
+    static const std::set<std::string>* const kTaken =
+        new std::set<std::string>{"config.json", "generation_config.json",
+                                  "model.safetensors", "README.md"};
+    if (kTaken->count(name) > 0 || !tokenizer_names_.insert(name).second) {
+      Error(key, absl::StrCat("two files of an export would be called ", name));
+      return;
+    }
+    loaded_.config.data.tokenizer_files.push_back({path, Sha256(*content)});
+  }
+
+  void CheckData() {
+    RunConfig& config = loaded_.config;
+    if (!extras_.manifest.empty()) {
+      absl::StatusOr<std::string> content = ReadFile(fs_, extras_.manifest);
+      if (content.ok()) {
+        config.data.manifest = ContentFile{extras_.manifest, Sha256(*content)};
+        table_.Warn(errors_, "data.manifest",
+                    "it becomes part of the run's identity, but this build "
+                    "does not compare the workers' shards with it");
+      } else {
+        Error("data.manifest", content.status().message());
+      }
+    }
+    std::vector<std::string> named = extras_.tokenizer;
+    const char* key = "data.tokenizer";
+    if (named.empty() && !config.model_dir.empty()) {
+      named = HfTokenizerFiles(fs_, config.model_dir);
+      key = "model.from";
+    }
+    for (const std::string& path : named) {
+      if (!fs_->List(path).ok()) {
+        AddTokenizerFile(key, path);
+        continue;
+      }
+      const std::vector<std::string> files = HfTokenizerFiles(fs_, path);
+      if (files.empty()) {
+        Error(key, absl::StrCat("the directory ", path,
+                                " has no tokenizer files (tokenizer.model, "
+                                "tokenizer.json, ...)"));
+      }
+      for (const std::string& file : files) AddTokenizerFile(key, file);
+    }
+  }
+
+  // The ids of the shard, checked; an error stands in the list otherwise.
+  void CheckEval() {
+    RunConfig& config = loaded_.config;
+    const std::string& path = extras_.eval_shard;
+    if (path.empty()) {
+      for (const char* key : {"eval.every", "eval.tokens"}) {
+        if (table_.IsSet(key)) {
+          table_.Warn(errors_, key,
+                      "set, but nothing is evaluated without eval.shard");
+        }
+      }
+      return;
+    }
+    absl::StatusOr<std::string> content = ReadEvalShard(path);
+    if (!content.ok()) {
+      Error("eval.shard", content.status().message());
+      return;
+    }
+    const uint64_t ids = content->size() / 2;
+    const uint64_t needed = uint64_t{config.train.seq_len} + 1;
+    if (config.train.seq_len > 0 && ids < needed) {
+      Error("eval.shard", absl::StrCat(path, " has ", ids,
+                                       " ids; a window "
+                                       "needs ",
+                                       needed));
+      return;
+    }
+    for (uint64_t i = 0; config.model.vocab > 0 && i < ids; ++i) {
+      const uint32_t id = static_cast<uint8_t>((*content)[2 * i]) |
+                          static_cast<uint8_t>((*content)[2 * i + 1]) << 8;
+      if (id < config.model.vocab) continue;
+      Error("eval.shard",
+            absl::StrCat(path, ": id ", id, " at index ", i,
+                         " is not below the vocabulary of ", config.model.vocab,
+                         "; wrong shard, or not uint16?"));
+      return;
+    }
+    if (config.eval.tokens != 0 && config.eval.tokens < config.train.seq_len) {
+      Error("eval.tokens",
+            absl::StrCat(config.eval.tokens, " is less than a window of ",
+                         config.train.seq_len));
+    }
+    config.eval.shard = ContentFile{path, Sha256(*content)};
+    config.eval.shard_ids = ids;
+  }
+
+  absl::StatusOr<std::string> ReadEvalShard(const std::string& path) {
+    ASSIGN_OR_RETURN(const auto file, fs_->OpenForRead(path));
+    ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+    if (size > kMaxEvalShardBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " has ", size, " bytes; at most ",
+                       kMaxEvalShardBytes, " (64 MiB) are handed out"));
+    }
+    if (size % 2 != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, " has ", size, " bytes: an odd number is no list of uint16"));
+    }
+    std::string content(size, '\0');
+    RETURN_IF_ERROR(file->ReadAt(0, absl::MakeSpan(content)));
+    return content;
+  }
+
+  FileSystem* const fs_;
+  const std::string base_;
+  ConfigErrors errors_;
+  LoadedRun loaded_;
+  RunFileExtras extras_;
+  std::set<std::string> tokenizer_names_;
+  FieldTable table_;
+};
+
+bool IsShapeKey(const Field& field) {
+  return std::any_of(std::begin(kShapeKeys), std::end(kShapeKeys),
+                     [&](const char* key) { return field.path == key; });
+}
+
+// A table over a copy of `config`, for printing.
+struct PrintTable {
+  explicit PrintTable(const RunConfig& source)
+      : config(source), table(RunFileTable(&config, &extras, ".")) {
+    for (const ContentFile& file : config.data.tokenizer_files) {
+      extras.tokenizer.push_back(file.path);
+    }
+    if (config.data.manifest) extras.manifest = config.data.manifest->path;
+    if (config.eval.shard) extras.eval_shard = config.eval.shard->path;
+  }
+  RunConfig config;
+  RunFileExtras extras;
+  FieldTable table;
+};
+
+}  // namespace
+
+absl::StatusOr<LoadedRun> ParseRunConfig(FileSystem* fs,
+                                         const std::string& path,
+                                         absl::string_view text) {
+  return Checker(fs, path).Run(text);
+}
+
+absl::StatusOr<LoadedRun> LoadRunConfig(FileSystem* fs,
+                                        const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(fs, path));
+  return ParseRunConfig(fs, path, text);
+}
+
+std::string PrintRunConfig(const RunConfig& config) {
+  PrintTable print(config);
+  return print.table.Print([&](const Field& field) {
+    if (field.no_effect) return false;
+    return config.model_dir.empty() || !IsShapeKey(field);
+  });
+}
+
+Digest SettingsDigest(const RunConfig& config) {
+  PrintTable print(config);
+  std::string text = print.table.Print([](const Field& field) {
+    if (field.no_effect || field.change == Change::kLocal) return false;
+    return field.path != "model.from" && field.path != "data.manifest" &&
+           field.path != "data.tokenizer" && field.path != "eval.shard";
+  });
+  if (config.data.manifest) {
+    absl::StrAppend(&text, "manifest ", config.data.manifest->digest.ToHex(),
+                    "\n");
+  }
+  for (const ContentFile& file : config.data.tokenizer_files) {
+    absl::StrAppend(&text, "tokenizer ",
+                    file.path.substr(file.path.rfind('/') + 1), " ",
+                    file.digest.ToHex(), "\n");
+  }
+  if (config.eval.shard) {
+    absl::StrAppend(&text, "eval ", config.eval.shard->digest.ToHex(), "\n");
+  }
+  return Sha256(text);
+}
+
+Policy MakePolicy(const RunConfig& config) {
+  Policy policy;
+  policy.train_tokens = config.train.tokens;
+  policy.batch_tokens = config.train.batch_tokens;
+  policy.interval = config.sync.interval;
+  policy.interval_first = config.sync.interval_first;
+  policy.rounds_first = config.sync.rounds_first;
+  policy.min_updates = config.sync.min_updates;
+  policy.short_round = config.sync.short_round;
+  policy.late = config.sync.late;
+  policy.weighting = config.sync.weight;
+  policy.deadline = config.sync.deadline;
+  policy.wait_for = config.join.wait_for;
+  policy.max_workers = config.join.max_workers;
+  policy.lease = config.join.lease;
+  policy.suspect_after = std::min(policy.suspect_after, config.join.lease);
+  policy.outer_lr = config.outer.lr;
+  policy.outer_momentum = config.outer.momentum;
+  policy.nesterov = config.outer.rule == OuterRule::kNesterov;
+  policy.codec_up = config.sync.up;
+  if (config.eval.shard.has_value() && config.eval.every > 0) {
+    const uint64_t windows = (config.eval.shard_ids - 1) / config.train.seq_len;
+    policy.eval_every = config.eval.every;
+    policy.eval_windows =
+        config.eval.tokens == 0
+            ? windows
+            : std::min(windows, config.eval.tokens / config.train.seq_len);
+  }
+  return policy;
+}
+
+RunSettings MakeRunSettings(const RunConfig& config, const Layout& layout) {
+  RunSettings settings;
+  settings.run = config.run;
+  settings.seed = config.seed;
+  settings.model = config.model;
+  settings.train = config.train;
+  settings.fragments = static_cast<uint32_t>(layout.fragments.size());
+  settings.codec_up = config.sync.up;
+  settings.codec_down = config.sync.down;
+  settings.late = config.sync.late;
+  settings.join_ramp_steps = config.join.ramp_steps;
+  settings.layout_digest = layout.ComputeDigest();
+  return settings;
+}
+
+}  // namespace diloco

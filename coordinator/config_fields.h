@@ -1,0 +1,37 @@
+// The keys of run.yaml as one table, bound to a RunConfig. Used by config.cc
+// only.
+#ifndef COORDINATOR_CONFIG_FIELDS_H_
+#define COORDINATOR_CONFIG_FIELDS_H_
+
+#include <string>
+#include <vector>
+
+#include "common/config/field_table.h"
+#include "coordinator/config.h"
+
+namespace diloco {
+
+// Values of the file that RunConfig holds in another form.
+struct RunFileExtras {
+  std::vector<std::string> tokenizer;  // Files or directories, as given.
+  std::string manifest;
+  std::string eval_shard;
+  // Keys with one legal value, or none that matters, in this build.
+  bool probe = false;
+  uint32_t fragments = 1;
+  uint32_t export_every = 50;
+  uint32_t export_keep = 3;
+  double guard_eval_rise = 0.3;
+  int only = 0;
+};
+
+// Both arguments outlive the table. `base` is the file's directory.
+FieldTable RunFileTable(RunConfig* config, RunFileExtras* extras,
+                        const std::string& base);
+
+// Settings that a preset stands for; a key in the file overrides them.
+void ApplyPreset(Preset preset, RunConfig* config);
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_CONFIG_FIELDS_H_

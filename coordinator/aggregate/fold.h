@@ -2,54 +2,41 @@
 // One linear pass over the fragment, tile by tile (a tile is a frame of 2^18
 // elements), members in the order given (worker name). Memory does not grow
 // with members; the result depends neither on arrival order nor on the CPU.
+// Used by coordinator/runtime; the arithmetic is in fold_kernel.h.
 //
 // Outer step: PyTorch's SGD (DiLoCo, arXiv 2311.08105, algorithm 1; signs as in
 // torch.optim.SGD with the mean pseudo-gradient as gradient):
-//   mean = sum_i w_i * delta_i / sum_i w_i     (double accumulation, rounded
-//   once) m    = mu * m + mean                       (m starts at 0) c    =
-//   -(lr * (mean + mu * m))  Nesterov;  -(lr * m) otherwise theta = theta +
-//   decode(encode(c))          what every worker applies too
+//   mean = sum_i w_i * delta_i / sum_i w_i    double sums, rounded once
+//   m    = mu * m + mean                      m starts at 0
+//   c    = -(lr * (mean + mu * m))            Nesterov
+//   c    = -(lr * m)                          otherwise
+//   theta = theta + decode(encode(c))         what every worker applies too
 #ifndef COORDINATOR_AGGREGATE_FOLD_H_
 #define COORDINATOR_AGGREGATE_FOLD_H_
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/io/digest.h"
 #include "common/io/file_system.h"
 #include "common/tensor/part_file.h"
+#include "coordinator/aggregate/fold_kernel.h"
 
 namespace diloco {
 
-struct OuterSettings {
-  float lr = 0.7f;
-  float momentum = 0.9f;
-  bool nesterov = true;
-};
-
-// The kernel over one tile; pure. `deltas[i]` are encoded values of member i.
-// Writes the change c into `change` and advances `momentum`.
-struct FoldInput {
-  Codec codec = Codec::kFp16;
-  absl::Span<const char> bytes;
-  uint64_t weight = 1;
-};
-void FoldTile(absl::Span<const FoldInput> inputs, const OuterSettings& outer,
-              absl::Span<float> momentum, absl::Span<float> change);
-
-// theta[i] += change[i].
-void ApplyChange(absl::Span<const float> change, absl::Span<float> theta);
-
-// Which code path FoldTile takes on this CPU, for logs: "avx512f", "avx2", ...
-const char* FoldPathName();
+// The largest |delta| that a fold takes, 2^96. Momentum and theta then stay
+// finite for 2^30 rounds at least, whatever they hold. Screens refuse larger
+// ones on arrival.
+inline constexpr float kMaxFoldMagnitude = 0x1p96f;
 
 struct FoldMember {
   std::string worker;
   uint64_t weight = 1;
   PartReader* update = nullptr;  // Not owned.
+  // Of its values, as PartScreen found; 0: not known, the fold looks first.
+  float max_abs = 0;
 };
 
 struct FoldResult {
@@ -69,10 +56,13 @@ struct FoldOutput {
   WritableFile* momentum_image = nullptr;
 };
 
-// Folds `members` (not empty, equal headers) into theta and momentum in place.
-// INVALID_ARGUMENT before anything is changed when the headers disagree with
-// `fragment` and theta's size, or the weighted sum could overflow float32.
-// After any later failure (a write error) theta and momentum are undefined:
+// Folds `members` (not empty, equal headers) into theta and momentum in place,
+// on this thread and one more.
+// INVALID_ARGUMENT before anything is changed, naming the worker, when a header
+// disagrees with `fragment` and theta's size, a value is beyond
+// kMaxFoldMagnitude or not finite, the weights are zero or overflow, or the
+// change would not fit `codec_down`. After any later failure (DATA_LOSS: a
+// member's frame is damaged; a write error) theta and momentum are undefined:
 // the caller reloads them from the newest image.
 absl::StatusOr<FoldResult> Fold(uint32_t fragment,
                                 absl::Span<const FoldMember> members,

@@ -1,0 +1,121 @@
+// The writing half of a fold.
+#include "coordinator/aggregate/fold_writer.h"
+
+#include <algorithm>
+
+#include "common/base/status_macros.h"
+
+namespace diloco {
+namespace {
+
+PartHeader WholeFragment(Codec codec, uint32_t fragment, size_t elements) {
+  PartHeader header;
+  header.codec = codec;
+  header.fragment = fragment;
+  header.elements = static_cast<int64_t>(elements);
+  return header;
+}
+
+}  // namespace
+
+FoldWriter::FoldWriter(uint32_t fragment, Codec codec_down,
+                       absl::Span<const float> theta,
+                       absl::Span<const float> momentum,
+                       const FoldOutput& output)
+    : theta_(theta),
+      momentum_(momentum),
+      tiles_(FrameCount(theta.size())),
+      changes_(std::min(tiles_, kBuffers) * kFrameElements),
+      blob_(output.blob, WholeFragment(codec_down, fragment, theta.size())) {
+  if (output.theta_image != nullptr) {
+    const PartHeader header =
+        WholeFragment(Codec::kFp32, fragment, theta.size());
+    theta_image_.emplace(output.theta_image, header);
+    momentum_image_.emplace(output.momentum_image, header);
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+FoldWriter::~FoldWriter() {
+  {
+    MutexLock lock(&mu_);
+    abandoned_ = true;
+    changed_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+int64_t FoldWriter::TileElements(int64_t tile) const {
+  return std::min<int64_t>(kFrameElements,
+                           theta_.size() - tile * kFrameElements);
+}
+
+absl::Span<float> FoldWriter::ChangeOf(int64_t tile) {
+  return absl::MakeSpan(changes_).subspan(tile % kBuffers * kFrameElements,
+                                          TileElements(tile));
+}
+
+absl::StatusOr<absl::Span<float>> FoldWriter::NextChange() {
+  MutexLock lock(&mu_);
+  while (status_.ok() && submitted_ - written_ == kBuffers) {
+    changed_.Wait(&mu_);
+  }
+  RETURN_IF_ERROR(status_);
+  return ChangeOf(submitted_);
+}
+
+void FoldWriter::Submit() {
+  MutexLock lock(&mu_);
+  ++submitted_;
+  changed_.SignalAll();
+}
+
+absl::Status FoldWriter::Write(int64_t tile) {
+  const int64_t first = tile * kFrameElements;
+  const int64_t n = TileElements(tile);
+  RETURN_IF_ERROR(blob_.Append(ChangeOf(tile)));
+  const absl::Span<const float> theta = theta_.subspan(first, n);
+  theta_digest_.Update(absl::string_view(
+      reinterpret_cast<const char*>(theta.data()), n * sizeof(float)));
+  if (theta_image_.has_value()) {
+    RETURN_IF_ERROR(theta_image_->Append(theta));
+    RETURN_IF_ERROR(momentum_image_->Append(momentum_.subspan(first, n)));
+  }
+  return absl::OkStatus();
+}
+
+void FoldWriter::Run() {
+  for (int64_t tile = 0; tile < tiles_; ++tile) {
+    {
+      MutexLock lock(&mu_);
+      while (!abandoned_ && submitted_ == tile) changed_.Wait(&mu_);
+      if (submitted_ == tile) return;
+    }
+    const absl::Status status = Write(tile);
+    MutexLock lock(&mu_);
+    ++written_;
+    status_ = status;
+    changed_.SignalAll();
+    if (!status.ok()) return;
+  }
+}
+
+absl::StatusOr<FoldResult> FoldWriter::Finish() {
+  thread_.join();
+  {
+    MutexLock lock(&mu_);
+    RETURN_IF_ERROR(status_);
+  }
+  FoldResult result;
+  result.digest = theta_digest_.Finish();
+  ASSIGN_OR_RETURN(result.blob_digest, blob_.Finish());
+  result.blob_bytes = blob_.file_bytes();
+  if (theta_image_.has_value()) {
+    ASSIGN_OR_RETURN(result.theta_image_digest, theta_image_->Finish());
+    ASSIGN_OR_RETURN(result.momentum_image_digest, momentum_image_->Finish());
+    result.image_bytes = theta_image_->file_bytes();
+  }
+  return result;
+}
+
+}  // namespace diloco

@@ -208,11 +208,15 @@ struct Apply {
     return absl::OkStatus();
   }
 
-  // The carried tokens were trained into values that are gone.
+  // The carried tokens were trained into values that are gone, unless they
+  // came with an update already.
   void ForgetCarried(const std::string& name, WorkerState& worker) {
     worker.carried_tokens = 0;
     for (FragmentState& fragment : state.fragments) {
-      if (!fragment.open.has_value()) continue;
+      if (!fragment.open.has_value() ||
+          fragment.open->committed.count(name) != 0) {
+        continue;
+      }
       const auto lease = fragment.open->leases.find(name);
       if (lease == fragment.open->leases.end()) continue;
       lease->second.tokens -= lease->second.carried_tokens;

@@ -131,7 +131,7 @@ std::string PrintWorkerConfig(const WorkerConfig& config) {
   WorkerConfig copy = config;
   // The path below data_dir, as the file has it.
   std::string shard = config.shard;
-  const std::string prefix = JoinPath(config.data_dir, "");
+  const std::string prefix = absl::StrCat(config.data_dir, "/");
   if (shard.compare(0, prefix.size(), prefix) == 0) {
     shard.erase(0, prefix.size());
   }

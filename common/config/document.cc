@@ -190,7 +190,7 @@ class TreeBuilder : public YAML::EventHandler {
   bool ColonFollows(const Node::Entry& entry) const {
     const size_t line = entry.position.line - 1;
     if (entry.position.line < 1 || line >= lines_.size()) return true;
-    const size_t from = entry.position.column - 1;
+    const size_t from = entry.position.column - 1 + entry.key.size();
     if (from > lines_[line].size()) return true;
     return lines_[line].find(':', from) != absl::string_view::npos;
   }

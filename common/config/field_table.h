@@ -33,7 +33,7 @@ enum class Change {
 struct Field {
   std::string path;  // "section.key", any depth.
   Value value;
-  std::string doc;  // One sentence.
+  std::string doc = "";  // One sentence.
   Change change = Change::kFixed;
   bool required = false;
   // Accepted and checked, but this build does nothing with it: a warning.

@@ -1,7 +1,8 @@
-// safetensors files, in and out. The reader maps the file and checks everything
-// the format says before any value is touched: it never allocates more than
-// the file's size and never trusts a number in the header. Used by import,
-// export and the fixtures program.
+// safetensors files, in and out. The reader checks everything the format says
+// before any value is touched: it allocates no more than the header's bytes
+// and trusts no number in it. Values are read with positioned reads, not from a
+// mapping: a file that shrinks later is an error, never a signal. Used by
+// import, export and the fixtures program.
 //
 // Format: u64 LE header length N | N bytes of JSON (UTF-8, begins with '{', may
 // end in spaces) | data. Tensors, sorted by offset, tile the data exactly.
@@ -51,23 +52,26 @@ class SafetensorsReader {
   }
   // nullptr when there is no tensor of that name.
   const SafetensorsEntry* Find(absl::string_view name) const;
-  // The tensor's bytes from the mapping; may be unaligned.
-  absl::Span<const char> Bytes(const SafetensorsEntry& entry) const;
+  // The tensor's bytes as they are in the file; `out` has exactly that many.
+  // DATA_LOSS when the file became shorter since Open.
+  absl::Status ReadBytes(const SafetensorsEntry& entry,
+                         absl::Span<char> out) const;
   // Converts an F32, F16 or BF16 tensor into `out` (entry.elements values).
-  // DATA_LOSS when the file became shorter since Open; INVALID_ARGUMENT for
-  // another dtype, naming those that are accepted.
+  // INVALID_ARGUMENT for another dtype, naming those that are accepted.
   absl::Status ReadFloats(const SafetensorsEntry& entry,
                           absl::Span<float> out) const;
+  const std::string& path() const { return path_; }
 
  private:
   SafetensorsReader() = default;
+  absl::Status ReadAt(uint64_t offset, absl::Span<char> out) const;
+
   std::string path_;
   uint64_t file_bytes_ = 0;
   uint64_t data_start_ = 0;
   std::unique_ptr<ReadableFile> file_;
-  absl::Span<const char> bytes_;
   std::vector<SafetensorsEntry> tensors_;
-  std::map<std::string, uint64_t> index_;  // Name to position in tensors_.
+  std::map<std::string, size_t> index_;  // Name to position in tensors_.
   std::map<std::string, std::string> metadata_;
 };
 

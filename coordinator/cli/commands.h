@@ -1,0 +1,32 @@
+// The sub-commands of dilococtl; each lives in the .cc file of its name.
+#ifndef COORDINATOR_CLI_COMMANDS_H_
+#define COORDINATOR_CLI_COMMANDS_H_
+
+#include <vector>
+
+#include "coordinator/cli/command.h"
+
+namespace diloco {
+
+CommandSpec StatusCommand();
+CommandSpec WatchCommand();
+CommandSpec ReportCommand();
+CommandSpec PauseCommand();
+CommandSpec ResumeCommand();
+CommandSpec StopCommand();
+CommandSpec DrainCommand();
+CommandSpec EvictCommand();
+CommandSpec ExportCommand();
+CommandSpec ConfigCommand();
+CommandSpec VersionCommand();
+
+// All of them, in the order of --help.
+std::vector<CommandSpec> AllCommands();
+
+// What main does, without the process: parses, runs, prints, and returns the
+// exit code. Errors are one line on stderr.
+int RunDilococtl(const std::vector<std::string>& args);
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_CLI_COMMANDS_H_

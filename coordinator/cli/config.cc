@@ -1,0 +1,68 @@
+// `dilococtl config`: checks and prints a run file without a coordinator, with
+// the code that the daemon itself uses.
+#include "coordinator/config.h"
+
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/io/file_system.h"
+#include "coordinator/cli/commands.h"
+
+namespace diloco {
+namespace {
+
+// All errors as they are, one a line, so that editors can jump to them.
+absl::StatusOr<LoadedRun> Load(const std::string& path) {
+  absl::StatusOr<LoadedRun> loaded = LoadRunConfig(FileSystem::Posix(), path);
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "%s\n",
+                 std::string(loaded.status().message()).c_str());
+    return absl::InvalidArgumentError("");
+  }
+  for (const std::string& warning : loaded->warnings) {
+    std::fprintf(stderr, "%s\n", warning.c_str());
+  }
+  return loaded;
+}
+
+absl::Status RunConfigCommand(const Invocation& invocation) {
+  const std::string& action = invocation.positional[0];
+  if (action != "check" && action != "print") {
+    const std::string nearest = NearestName(action, {"check", "print"});
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config ", action, ": expected check or print",
+        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+  }
+  ASSIGN_OR_RETURN(const LoadedRun loaded, Load(invocation.positional[1]));
+  if (action == "print") {
+    std::fputs(PrintRunConfig(loaded.config).c_str(), stdout);
+    return absl::OkStatus();
+  }
+  std::printf("%s: good, run %s, settings digest %s\n",
+              invocation.positional[1].c_str(), loaded.config.run.c_str(),
+              SettingsDigest(loaded.config).Short().c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CommandSpec ConfigCommand() {
+  CommandSpec command;
+  command.name = "config";
+  command.summary = "check a run file, or print it with its effective values";
+  command.positional = {"check|print", "FILE"};
+  command.flags = {
+      {"effective", "", "print every key, defaults included (always so)"}};
+  command.details =
+      "check exits 2 and lists all errors as FILE:LINE:COLUMN: KEY: MESSAGE;\n"
+      "nothing is written. FILE is a coordinator's run.yaml.\n";
+  command.example =
+      "  dilococtl config check run.yaml\n"
+      "  dilococtl config print --effective run.yaml\n";
+  command.run = RunConfigCommand;
+  return command;
+}
+
+}  // namespace diloco

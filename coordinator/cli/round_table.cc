@@ -1,0 +1,176 @@
+#include "coordinator/cli/round_table.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/format.h"
+
+namespace diloco {
+namespace {
+
+// Counters start anew when their process does.
+template <typename T>
+T Growth(T now, T before) {
+  return now >= before ? now - before : now;
+}
+
+std::string Share(double part, double whole) {
+  return absl::StrFormat("%3.0f%%", 100 * part / whole);
+}
+
+}  // namespace
+
+std::vector<RoundRow> RoundTable::Feed(const v1::AdminEvent& event) {
+  const v1::Record& record = event.record();
+  std::vector<RoundRow> complete;
+  if (record.has_round_opened() && last_ms_ == 0) last_ms_ = event.unix_ms();
+  if (record.has_round_closed()) {
+    CloseRound(record.round_closed());
+    if (record.round_closed().members_size() == 0) {
+      complete = Flush();
+      complete.push_back(closed_);
+    }
+  } else if (record.has_version_published()) {
+    complete = Flush();
+    Publish(event);
+  }
+  if (event.has_status()) AddEval(event.status());
+  for (RoundRow& row : TakeWhile(false)) complete.push_back(std::move(row));
+  return complete;
+}
+
+std::vector<RoundRow> RoundTable::Flush() { return TakeWhile(true); }
+
+void RoundTable::CloseRound(const v1::RoundClosedFact& fact) {
+  closed_ = RoundRow();
+  closed_.round = fact.round();
+  closed_.updates = fact.members_size();
+  closed_.missing = fact.missing_size();
+  closed_.train_loss = fact.loss();
+  closed_.void_reason = fact.members_size() == 0 ? fact.reason() : "";
+  for (const auto& member : fact.members()) closed_.tokens += member.tokens();
+}
+
+void RoundTable::Publish(const v1::AdminEvent& event) {
+  const v1::VersionPublishedFact& fact = event.record().version_published();
+  // The round may have closed before the events that are still kept.
+  RoundRow row = closed_.round == fact.round() ? closed_ : RoundRow();
+  row.round = fact.round();
+  row.version = fact.version();
+  row.folded_tokens = fact.folded_tokens();
+  if (last_ms_ > 0) {
+    row.seconds = static_cast<double>(event.unix_ms() - last_ms_) / 1000;
+  }
+  last_ms_ = event.unix_ms();
+  if (event.has_status()) AddStatus(event.status(), row);
+  waiting_.push_back(std::move(row));
+}
+
+void RoundTable::AddStatus(const v1::StatusResponse& status, RoundRow& row) {
+  row.train_tokens = status.train_tokens();
+  row.bytes_up = Growth<uint64_t>(status.bytes_received(), last_up_);
+  row.bytes_down = Growth<uint64_t>(status.bytes_sent(), last_down_);
+  last_up_ = status.bytes_received();
+  last_down_ = status.bytes_sent();
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const v1::ProgressReport& beat = worker.progress();
+    WorkerTotals& totals = totals_[worker.name()];
+    row.train_seconds += Growth(beat.train_seconds(), totals.train);
+    row.transfer_seconds += Growth(beat.transfer_seconds(), totals.transfer);
+    row.wait_seconds += Growth(beat.wait_seconds(), totals.wait);
+    totals = {beat.train_seconds(), beat.transfer_seconds(),
+              beat.wait_seconds()};
+  }
+}
+
+void RoundTable::AddEval(const v1::StatusResponse& status) {
+  if (!status.has_eval()) return;
+  for (RoundRow& row : waiting_) {
+    if (row.version != status.eval().version()) continue;
+    row.eval_loss = status.eval().loss();
+    row.bits_per_byte =
+        BitsPerByte(status.eval().loss(), status.bytes_per_token());
+  }
+}
+
+// The rows at the front that have their evaluation, or all.
+std::vector<RoundRow> RoundTable::TakeWhile(bool all) {
+  std::vector<RoundRow> rows;
+  while (!waiting_.empty() && (all || waiting_.front().eval_loss)) {
+    rows.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return rows;
+}
+
+std::string RoundHeader() {
+  return "round  tokens        updates  train   eval    bits/B  perpl.  "
+         "tok/s   up       down     train/transfer/wait\n";
+}
+
+std::string RoundLine(const RoundRow& row) {
+  if (row.version == 0) {
+    return absl::StrFormat("%5d  void: %s\n", row.round, row.void_reason);
+  }
+  std::string progress = FormatCount(row.folded_tokens);
+  if (row.train_tokens > 0) {
+    absl::StrAppend(&progress, "/", FormatCount(row.train_tokens));
+  }
+  const std::string updates =
+      row.missing == 0
+          ? absl::StrCat(row.updates)
+          : absl::StrCat(row.updates, " of ", row.updates + row.missing);
+  std::string eval = "-";
+  std::string bits = "-";
+  std::string perplexity = "-";
+  if (row.eval_loss) {
+    eval = absl::StrFormat("%.4f", *row.eval_loss);
+    perplexity = absl::StrFormat("%.1f", std::exp(*row.eval_loss));
+    if (row.bits_per_byte > 0) {
+      bits = absl::StrFormat("%.3f", row.bits_per_byte);
+    }
+  }
+  const std::string rate =
+      row.seconds > 0
+          ? FormatCount(static_cast<uint64_t>(row.tokens / row.seconds))
+          : "-";
+  const double busy =
+      row.train_seconds + row.transfer_seconds + row.wait_seconds;
+  const std::string shares =
+      busy > 0 ? absl::StrCat(Share(row.train_seconds, busy), " ",
+                              Share(row.transfer_seconds, busy), " ",
+                              Share(row.wait_seconds, busy))
+               : "-";
+  return absl::StrFormat(
+      "%5d  %-12s  %-7s  %.4f  %-6s  %-6s  %-6s  %-6s  %-7s  %-7s  %s\n",
+      row.round, progress, updates, row.train_loss, eval, bits, perplexity,
+      rate, FormatBytes(static_cast<double>(row.bytes_up)),
+      FormatBytes(static_cast<double>(row.bytes_down)), shares);
+}
+
+nlohmann::ordered_json RoundJson(const RoundRow& row) {
+  nlohmann::ordered_json json;
+  json["round"] = row.round;
+  json["version"] = row.version;
+  json["void_reason"] = row.void_reason;
+  json["updates"] = row.updates;
+  json["missing"] = row.missing;
+  json["train_loss"] = row.train_loss;
+  json["eval_loss"] = nullptr;
+  if (row.eval_loss) json["eval_loss"] = *row.eval_loss;
+  json["bits_per_byte"] = row.bits_per_byte;
+  json["folded_tokens"] = row.folded_tokens;
+  json["train_tokens"] = row.train_tokens;
+  json["seconds"] = row.seconds;
+  json["tokens"] = row.tokens;
+  json["bytes_up"] = row.bytes_up;
+  json["bytes_down"] = row.bytes_down;
+  json["train_seconds"] = row.train_seconds;
+  json["transfer_seconds"] = row.transfer_seconds;
+  json["wait_seconds"] = row.wait_seconds;
+  return json;
+}
+
+}  // namespace diloco

@@ -1,0 +1,78 @@
+// Turns the stream of events into one row per published version (or void
+// round): losses, throughput, traffic and where the workers' time went. Used
+// by `watch --rounds`; pure.
+#ifndef COORDINATOR_CLI_ROUND_TABLE_H_
+#define COORDINATOR_CLI_ROUND_TABLE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diloco/v1/admin.pb.h"
+#include "nlohmann/json.hpp"
+
+namespace diloco {
+
+struct RoundRow {
+  uint64_t round = 0;
+  uint64_t version = 0;  // 0: the round was void.
+  std::string void_reason;
+  int updates = 0;
+  int missing = 0;
+  double train_loss = 0;  // Nats per token, mean of the round's windows.
+  std::optional<double> eval_loss;  // Of this version.
+  double bits_per_byte = 0;         // 0: unknown.
+  uint64_t folded_tokens = 0;       // Of the run so far.
+  uint64_t train_tokens = 0;        // Where the run ends.
+  // Between the version before and this one.
+  double seconds = 0;
+  uint64_t tokens = 0;
+  uint64_t bytes_up = 0;
+  uint64_t bytes_down = 0;
+  // Of all workers' beats since the row before; all 0: no beat came.
+  double train_seconds = 0;
+  double transfer_seconds = 0;
+  double wait_seconds = 0;
+};
+
+// One thread at a time.
+class RoundTable {
+ public:
+  // Takes the next event; returns the rows that are complete with it. A row
+  // waits for its evaluation until the next version is there.
+  std::vector<RoundRow> Feed(const v1::AdminEvent& event);
+  // The rows that still wait, when no more events come.
+  std::vector<RoundRow> Flush();
+  // Whether a row still waits for its evaluation.
+  bool waiting() const { return !waiting_.empty(); }
+
+ private:
+  struct WorkerTotals {
+    double train = 0;
+    double transfer = 0;
+    double wait = 0;
+  };
+  void CloseRound(const v1::RoundClosedFact& fact);
+  void Publish(const v1::AdminEvent& event);
+  void AddStatus(const v1::StatusResponse& status, RoundRow& row);
+  void AddEval(const v1::StatusResponse& status);
+  std::vector<RoundRow> TakeWhile(bool all);
+
+  std::deque<RoundRow> waiting_;
+  RoundRow closed_;      // Closed, its version not yet published.
+  int64_t last_ms_ = 0;  // Of the version before, or the first round's opening.
+  uint64_t last_up_ = 0;
+  uint64_t last_down_ = 0;
+  std::map<std::string, WorkerTotals> totals_;
+};
+
+std::string RoundHeader();
+std::string RoundLine(const RoundRow& row);
+nlohmann::ordered_json RoundJson(const RoundRow& row);
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_CLI_ROUND_TABLE_H_

@@ -1,0 +1,136 @@
+#include "coordinator/service/admin_codec.h"
+
+#include "common/base/logging.h"
+#include "common/base/version.h"
+#include "common/rpc/message_codec.h"
+#include "coordinator/service/control_codec.h"
+#include "coordinator/store/fact_codec.h"
+
+namespace diloco {
+namespace {
+
+constexpr double kLn2 = 0.693147180559945309417;
+
+double Seconds(absl::Duration duration) {
+  return absl::ToDoubleSeconds(duration);
+}
+
+void EncodeEval(const EvalResult& eval, double bytes_per_token,
+                v1::EvalStatus* out) {
+  out->set_version(eval.version);
+  out->set_loss(eval.loss);
+  if (bytes_per_token > 0) {
+    out->set_bits_per_byte(eval.loss / kLn2 / bytes_per_token);
+  }
+  out->set_tokens(eval.tokens);
+}
+
+void EncodeWorker(const WorkerReport& worker, uint64_t batch_tokens,
+                  v1::WorkerStatus* out) {
+  out->set_name(worker.name);
+  out->set_membership(worker.membership);
+  out->set_draining(worker.draining);
+  out->set_peer(worker.peer);
+  out->set_seconds_since_heard(Seconds(worker.since_heard));
+  out->set_rounds_folded(worker.rounds_folded);
+  out->set_tokens_folded(worker.tokens_folded);
+  EncodeProgress(worker.progress, out->mutable_progress());
+  out->set_leased(worker.leased);
+  out->set_delivered(worker.delivered);
+  if (worker.progress.step_seconds > 0) {
+    out->set_tokens_per_second(static_cast<double>(batch_tokens) /
+                               worker.progress.step_seconds);
+  }
+}
+
+}  // namespace
+
+void EncodeStatus(const StatusReport& report, uint64_t batch_tokens,
+                  v1::StatusResponse* out) {
+  EncodeFencing(report.fencing, out->mutable_fencing());
+  out->set_run(report.run);
+  out->set_phase(EncodePhase(report.phase));
+  out->set_phase_reason(report.phase_reason);
+  out->set_folded_tokens(report.folded_tokens);
+  out->set_train_tokens(report.train_tokens);
+  out->set_parameters(static_cast<uint64_t>(report.parameters));
+  for (size_t i = 0; i < report.fragments.size(); ++i) {
+    const StatusReport::Fragment& fragment = report.fragments[i];
+    v1::RoundStatus* to = out->add_rounds();
+    to->set_fragment(static_cast<uint32_t>(i));
+    to->set_round(fragment.open_round);
+    to->set_version(fragment.version);
+    to->set_digest(fragment.digest.ToBytes());
+    to->set_open_seconds(Seconds(fragment.open_for));
+    to->set_deadline_seconds(Seconds(fragment.deadline));
+    to->set_leased(fragment.leased);
+    to->set_delivered(fragment.delivered);
+    to->set_folding(fragment.folding);
+  }
+  for (const WorkerReport& worker : report.workers) {
+    EncodeWorker(worker, batch_tokens, out->add_workers());
+  }
+  if (report.eval.has_value()) {
+    EncodeEval(*report.eval, report.bytes_per_token, out->mutable_eval());
+  }
+  out->set_bytes_received(report.bulk_bytes_received);
+  out->set_bytes_sent(report.bulk_bytes_sent);
+  out->set_uptime_seconds(Seconds(report.uptime));
+  out->set_build(BuildVersion());
+  out->set_last_sequence(report.last_sequence);
+  out->set_bytes_per_token(report.bytes_per_token);
+  out->set_ready(report.not_ready.empty());
+  out->set_not_ready_reason(report.not_ready);
+  out->set_settings_digest(report.settings_digest.ToBytes());
+}
+
+void EncodeEvents(const EventsOutcome& outcome, uint64_t batch_tokens,
+                  size_t max_bytes, v1::EventsResponse* out) {
+  EncodeFencing(outcome.fencing, out->mutable_fencing());
+  out->set_oldest_sequence(outcome.oldest_sequence);
+  size_t bytes = 0;
+  for (const EventReport& event : outcome.events) {
+    v1::AdminEvent encoded;
+    encoded.set_sequence(event.sequence);
+    encoded.set_unix_ms(absl::ToUnixMillis(event.wall_time));
+    DILOCO_CHECK(encoded.mutable_record()->ParseFromString(
+        EncodeFact(event.fact).payload));
+    if (event.status.has_value()) {
+      EncodeStatus(*event.status, batch_tokens, encoded.mutable_status());
+    }
+    bytes += encoded.ByteSizeLong();
+    if (bytes > max_bytes && out->events_size() > 0) return;
+    *out->add_events() = std::move(encoded);
+  }
+}
+
+void EncodeExport(const CoordinatorOptions& options, const StatusReport& status,
+                  const std::vector<ResolveOutcome>& fragments,
+                  const std::vector<std::pair<std::string, FileRef>>& tokenizer,
+                  v1::ExportDescription* out) {
+  EncodeFencing(status.fencing, out->mutable_fencing());
+  out->set_run(options.run);
+  out->set_model_json(options.model_json);
+  for (size_t i = 0; i < fragments.size(); ++i) {
+    v1::FragmentFiles* to = out->add_fragments();
+    to->set_fragment(static_cast<uint32_t>(i));
+    for (const VersionStore::Step& step : fragments[i].steps) {
+      EncodeStep(step, to->add_files());
+    }
+  }
+  for (const auto& [name, file] : tokenizer) {
+    v1::NamedFile* to = out->add_tokenizer();
+    to->set_name(name);
+    to->mutable_file()->set_kind(v1::FILE_KIND_TOKENIZER);
+    to->mutable_file()->set_bytes(file.bytes);
+    to->mutable_file()->set_digest(file.digest.ToBytes());
+  }
+  out->set_folded_tokens(status.folded_tokens);
+  if (!fragments.empty()) out->set_version(fragments.front().version);
+  out->set_layout_digest(options.settings.layout_digest.ToBytes());
+  if (status.eval.has_value()) {
+    EncodeEval(*status.eval, status.bytes_per_token, out->mutable_eval());
+  }
+}
+
+}  // namespace diloco

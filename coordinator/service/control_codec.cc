@@ -1,0 +1,204 @@
+#include "coordinator/service/control_codec.h"
+
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/message_codec.h"
+
+namespace diloco {
+namespace {
+
+// Longest free text that is taken from a worker; the rest is cut.
+constexpr size_t kMaxText = 256;
+
+std::string PeerAddress(absl::string_view peer) {
+  for (absl::string_view scheme : {"ipv4:", "ipv6:", "unix:"}) {
+    if (absl::StartsWith(peer, scheme)) peer.remove_prefix(scheme.size());
+  }
+  return std::string(peer);
+}
+
+uint64_t Milliseconds(absl::Duration duration) {
+  return duration <= absl::ZeroDuration()
+             ? 0
+             : static_cast<uint64_t>(absl::ToInt64Milliseconds(duration));
+}
+
+}  // namespace
+
+absl::StatusOr<JoinEvent> DecodeJoin(const v1::JoinRequest& request,
+                                     const std::string& peer) {
+  RETURN_IF_ERROR(ValidateName("worker name", request.worker()));
+  if (request.attempt().size() != kSessionBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attempt must be ", kSessionBytes, " random bytes, got ",
+                     request.attempt().size()));
+  }
+  if (!request.previous_session().empty() &&
+      request.previous_session().size() != kSessionBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("previous_session must be empty or ", kSessionBytes,
+                     " bytes, got ", request.previous_session().size()));
+  }
+  JoinEvent event;
+  event.worker = request.worker();
+  event.attempt = request.attempt();
+  event.previous_session = request.previous_session();
+  event.new_session = RandomBytes(kSessionBytes);
+  event.fresh = request.fresh();
+  event.take_over = request.take_over();
+  event.peer = PeerAddress(peer);
+  return event;
+}
+
+ProtocolRange DecodeProtocol(const v1::ProtocolRange& range) {
+  return {.min = range.min(),
+          .max = range.max(),
+          .features = {range.features().begin(), range.features().end()}};
+}
+
+void EncodeProtocol(const ProtocolRange& range, v1::ProtocolRange* out) {
+  out->set_min(range.min);
+  out->set_max(range.max);
+  for (const std::string& feature : range.features) out->add_features(feature);
+}
+
+v1::Phase EncodePhase(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::kWaiting:
+      return v1::PHASE_WAITING;
+    case RunPhase::kRunning:
+      return v1::PHASE_RUNNING;
+    case RunPhase::kPaused:
+      return v1::PHASE_PAUSED;
+    case RunPhase::kFinished:
+      return v1::PHASE_FINISHED;
+  }
+  DILOCO_CHECK(false) << "phase " << static_cast<int>(phase);
+  return v1::PHASE_UNSPECIFIED;
+}
+
+void EncodeView(const ViewOutcome& view,
+                const std::optional<FileRef>& eval_shard, v1::RunView* out) {
+  EncodeFencing(view.fencing, out->mutable_fencing());
+  out->set_revision(view.revision);
+  out->set_phase(EncodePhase(view.view.phase));
+  for (const ViewOutcome::Fragment& fragment : view.fragments) {
+    v1::FragmentView* to = out->add_fragments();
+    to->set_fragment(fragment.fragment);
+    to->set_version(fragment.version);
+    to->set_digest(fragment.digest.ToBytes());
+    to->set_open_round(fragment.open_round);
+  }
+  for (const LeaseView& lease : view.view.leases) {
+    v1::LeaseView* to = out->add_leases();
+    to->set_fragment(lease.fragment);
+    to->set_round(lease.round);
+    to->set_base_version(lease.base_version);
+    to->set_base_digest(lease.base_digest.ToBytes());
+    to->set_steps(lease.lease.steps);
+    to->set_progress(lease.lease.progress);
+    to->set_progress_step(lease.lease.progress_step);
+    to->set_deadline_ms(Milliseconds(lease.deadline_left));
+    to->set_delivered(lease.delivered);
+  }
+  // Without a shard there is nothing to evaluate on.
+  if (eval_shard.has_value()) {
+    for (const EvalView& eval : view.view.evals) {
+      v1::EvalView* to = out->add_evals();
+      to->set_version(eval.version);
+      to->set_slice(eval.slice);
+      to->set_shard_digest(eval_shard->digest.ToBytes());
+      to->set_shard_bytes(eval_shard->bytes);
+      to->set_first_window(eval.first_window);
+      to->set_windows(eval.windows);
+    }
+  }
+  out->set_drain(view.view.drain);
+  out->set_notice(view.view.notice);
+  out->set_folded_tokens(view.folded_tokens);
+}
+
+absl::StatusOr<WorkerProgress> DecodeProgress(
+    const v1::ProgressReport& report) {
+  WorkerProgress progress;
+  progress.round = report.round();
+  progress.window_step = report.window_step();
+  progress.inner_steps = report.inner_steps();
+  progress.tokens = report.tokens();
+  progress.loss = report.loss();
+  progress.grad_norm = report.grad_norm();
+  progress.lr = report.lr();
+  // Predictions are made from this: nothing negative or unbounded gets in.
+  if (std::isfinite(report.step_seconds()) && report.step_seconds() > 0) {
+    progress.step_seconds = report.step_seconds();
+  }
+  progress.train_seconds = report.train_seconds();
+  progress.transfer_seconds = report.transfer_seconds();
+  progress.wait_seconds = report.wait_seconds();
+  progress.bytes_sent = report.bytes_sent();
+  progress.bytes_received = report.bytes_received();
+  progress.skipped_steps = report.skipped_steps();
+  progress.state = report.state().substr(0, kMaxText);
+  progress.version = report.version();
+  ASSIGN_OR_RETURN(progress.digest,
+                   DecodeOptionalDigest("digest of the copy", report.digest()));
+  return progress;
+}
+
+void EncodeProgress(const WorkerProgress& progress, v1::ProgressReport* out) {
+  out->set_round(progress.round);
+  out->set_window_step(progress.window_step);
+  out->set_inner_steps(progress.inner_steps);
+  out->set_tokens(progress.tokens);
+  out->set_loss(progress.loss);
+  out->set_grad_norm(progress.grad_norm);
+  out->set_lr(progress.lr);
+  out->set_step_seconds(progress.step_seconds);
+  out->set_train_seconds(progress.train_seconds);
+  out->set_transfer_seconds(progress.transfer_seconds);
+  out->set_wait_seconds(progress.wait_seconds);
+  out->set_bytes_sent(progress.bytes_sent);
+  out->set_bytes_received(progress.bytes_received);
+  out->set_skipped_steps(progress.skipped_steps);
+  out->set_state(progress.state);
+  out->set_version(progress.version);
+  if (progress.digest.has_value()) out->set_digest(progress.digest->ToBytes());
+}
+
+void EncodeStep(const VersionStore::Step& step, v1::FileRef* out) {
+  out->set_kind(step.image ? v1::FILE_KIND_IMAGE : v1::FILE_KIND_UPDATE);
+  out->set_version(step.version);
+  out->set_bytes(step.file.bytes);
+  out->set_digest(step.file.digest.ToBytes());
+  out->set_result_digest(step.result_digest.ToBytes());
+}
+
+void EncodeResolve(const ResolveOutcome& outcome, v1::ResolveResponse* out) {
+  EncodeFencing(outcome.fencing, out->mutable_fencing());
+  out->set_version(outcome.version);
+  for (const VersionStore::Step& step : outcome.steps) {
+    EncodeStep(step, out->add_files());
+  }
+}
+
+absl::StatusOr<EvalReportEvent> DecodeEvalReport(const v1::EvalReport& report) {
+  if (!std::isfinite(report.loss_sum()) || report.tokens() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation of version ", report.version(), " slice ", report.slice(),
+        ": the loss must be finite over at least one token, got ",
+        report.loss_sum(), " over ", report.tokens()));
+  }
+  EvalReportEvent event;
+  event.version = report.version();
+  event.slice = report.slice();
+  event.loss_sum = report.loss_sum();
+  event.tokens = report.tokens();
+  return event;
+}
+
+}  // namespace diloco

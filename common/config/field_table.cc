@@ -124,10 +124,13 @@ void FieldTable::ReadSection(const Node& map, const std::string& prefix,
       continue;
     }
     if (sections_.count(path) == 0) {
-      errors->Add(
-          entry.position, path,
-          absl::StrCat(UnknownKey(entry.key, prefix),
-                       entry.bare ? "; write it as \"key: value\"" : ""));
+      std::string message = UnknownKey(entry.key, prefix);
+      if (entry.key.find(':') != std::string::npos) {
+        message += "; put a space after ':'";
+      } else if (entry.bare) {
+        message += "; write it as \"key: value\"";
+      }
+      errors->Add(entry.position, path, message);
       continue;
     }
     set_.emplace(path, entry.position);

@@ -39,8 +39,6 @@ TEST_CASE("C4.3 broken structure is one error with position and hint") {
       {"no space", "interval:100\n", "run.yaml:1:1: ", "space after ':'"},
       {"no space, then a good line", "interval:100\nup: fp16\n",
        "run.yaml:", "space after ':'"},
-      {"no space, after a good line", "up: fp16\ninterval:100\n",
-       "run.yaml:", "space after ':'"},
       {"second document", "a: 1\n---\nb: 2\n",
        "run.yaml:2:1: ", "second document"},
       {"second document, first empty", "---\n---\nb: 2\n",

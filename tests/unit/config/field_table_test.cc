@@ -152,6 +152,7 @@ TEST_CASE(
       {"later: 1", "f.yaml:3:1: later: not available yet", ""},
       {"later: {x: 1}", "f.yaml:3:1: later: not available yet", ""},
       {"word", "f.yaml:3:1: word: unknown key", "key: value"},
+      {"workers:100", "f.yaml:3:1: workers:100: ", "space after ':'"},
   };
   for (const Case& c : cases) {
     INFO(c.line);

@@ -1,0 +1,192 @@
+// Writing a Hugging Face directory that transformers (4 and 5) opens.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "common/model/hf_directory.h"
+#include "common/model/safetensors.h"
+#include "common/model/sentencepiece_model.h"
+
+namespace diloco {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxTokenizerBytes = 256 << 20;
+
+std::string BaseName(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// -1 is "there is none".
+Json TokenId(int32_t id) { return id < 0 ? Json(nullptr) : Json(id); }
+
+struct SpecialIds {
+  int32_t bos = -1, eos = -1, pad = -1;
+};
+
+Json ConfigJson(const ModelConfig& config, const SpecialIds& ids) {
+  const bool qwen = config.qk_norm;
+  Json json = {
+      {"architectures", {qwen ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
+      {"model_type", qwen ? "qwen3" : "llama"},
+      {"hidden_size", config.hidden},
+      {"intermediate_size", config.ffn},
+      {"num_hidden_layers", config.layers},
+      {"num_attention_heads", config.heads},
+      {"num_key_value_heads", config.kv_heads},
+      {"head_dim", config.head_dim},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", config.max_positions},
+      {"rms_norm_eps", config.rms_norm_eps},
+      {"vocab_size", config.vocab},
+      {"tie_word_embeddings", config.tied},
+      {"attention_bias", false},
+      {"attention_dropout", 0.0},
+      {"initializer_range", 0.02},
+      {"use_cache", true},
+      // transformers 5 reads the second form, everything older the first.
+      {"rope_theta", config.rope_theta},
+      {"rope_parameters",
+       {{"rope_theta", config.rope_theta}, {"rope_type", "default"}}},
+      {"torch_dtype", "float32"},
+      {"dtype", "float32"},
+      {"bos_token_id", TokenId(ids.bos)},
+      {"eos_token_id", TokenId(ids.eos)},
+      {"pad_token_id", TokenId(ids.pad)}};
+  if (qwen) {
+    json["use_sliding_window"] = false;
+    json["sliding_window"] = nullptr;
+  } else {
+    json["mlp_bias"] = false;
+  }
+  return json;
+}
+
+Json GenerationJson(const SpecialIds& ids) {
+  return {{"bos_token_id", TokenId(ids.bos)},
+          {"eos_token_id", TokenId(ids.eos)},
+          {"pad_token_id", TokenId(ids.pad)},
+          {"do_sample", true},
+          {"temperature", 0.8},
+          {"top_p", 0.95}};
+}
+
+absl::Status WriteText(FileSystem* fs, const std::string& dir,
+                       const std::string& name, absl::string_view text) {
+  return WriteFileAtomic(fs, JoinPath(dir, name), text);
+}
+
+// Tokenizer files and what is derived from a SentencePiece model among them.
+absl::StatusOr<SpecialIds> WriteTokenizer(FileSystem* fs,
+                                          const std::string& dir,
+                                          const HfExport& contents) {
+  std::set<std::string> names;
+  std::optional<SentencePieceModel> pieces;
+  for (const std::string& path : contents.tokenizer_files) {
+    const std::string name = BaseName(path);
+    ASSIGN_OR_RETURN(const std::string bytes,
+                     ReadFile(fs, path, kMaxTokenizerBytes));
+    RETURN_IF_ERROR(WriteText(fs, dir, name, bytes));
+    names.insert(name);
+    if (name == "tokenizer.model") {
+      absl::StatusOr<SentencePieceModel> model =
+          ParseSentencePieceModel(path, bytes);
+      if (model.ok()) {
+        pieces = *std::move(model);
+      } else {
+        DILOCO_LOG(WARNING)
+            << "tokenizer is copied as it is: " << model.status().message();
+      }
+    }
+  }
+  SpecialIds ids;
+  if (!pieces.has_value()) return ids;
+  if (static_cast<int64_t>(pieces->pieces.size()) > contents.config.vocab) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tokenizer.model has ", pieces->pieces.size(),
+        " pieces, the model's vocabulary only ", contents.config.vocab));
+  }
+  ids = {.bos = pieces->bos_id, .eos = pieces->eos_id, .pad = pieces->pad_id};
+  if (names.count("tokenizer.json") > 0) return ids;
+  absl::StatusOr<std::string> json = TokenizerJson(*pieces);
+  if (!json.ok()) {
+    DILOCO_LOG(WARNING) << "export without tokenizer.json: "
+                        << json.status().message();
+    return ids;
+  }
+  RETURN_IF_ERROR(WriteText(fs, dir, "tokenizer.json", *json));
+  if (names.count("tokenizer_config.json") == 0) {
+    RETURN_IF_ERROR(
+        WriteText(fs, dir, "tokenizer_config.json",
+                  TokenizerConfigJson(*pieces, contents.config.max_positions)));
+  }
+  return ids;
+}
+
+absl::Status WriteContents(FileSystem* fs, const std::string& dir,
+                           const HfExport& contents) {
+  ASSIGN_OR_RETURN(const SpecialIds ids, WriteTokenizer(fs, dir, contents));
+  RETURN_IF_ERROR(WriteText(fs, dir, "config.json",
+                            Dump(ConfigJson(contents.config, ids))));
+  RETURN_IF_ERROR(
+      WriteText(fs, dir, "generation_config.json", Dump(GenerationJson(ids))));
+  if (!contents.model_card.empty()) {
+    RETURN_IF_ERROR(WriteText(fs, dir, "README.md", contents.model_card));
+  }
+  std::vector<SafetensorsTensor> tensors;
+  for (const TensorSpec& tensor : contents.layout->tensors) {
+    tensors.push_back(
+        {.name = tensor.decl.name,
+         .shape = tensor.decl.shape,
+         .values = contents.theta.subspan(tensor.offset, tensor.elements)});
+  }
+  RETURN_IF_ERROR(WriteSafetensors(fs, JoinPath(dir, "model.safetensors"),
+                                   std::move(tensors)));
+  return fs->SyncDir(dir);
+}
+
+// Removes what an export that was cut off left behind.
+absl::Status ClearDirectory(FileSystem* fs, const std::string& dir) {
+  if (!fs->Exists(dir)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, fs->List(dir));
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(fs->Remove(JoinPath(dir, name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteHfDirectory(FileSystem* fs, const std::string& path,
+                              const HfExport& contents) {
+  std::string dir = path;
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  if (static_cast<int64_t>(contents.theta.size()) !=
+      contents.layout->elements) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("theta has ", contents.theta.size(),
+                     " values, the layout ", contents.layout->elements));
+  }
+  if (fs->Exists(dir)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(dir,
+                     " exists; an export never replaces anything: name another "
+                     "directory or remove it"));
+  }
+  const std::string temporary = absl::StrCat(dir, ".tmp");
+  RETURN_IF_ERROR(ClearDirectory(fs, temporary));
+  RETURN_IF_ERROR(fs->CreateDirs(temporary));
+  RETURN_IF_ERROR(WriteContents(fs, temporary, contents));
+  RETURN_IF_ERROR(fs->Rename(temporary, dir));
+  return fs->SyncDir(DirName(dir));
+}
+
+}  // namespace diloco

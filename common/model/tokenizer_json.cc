@@ -1,0 +1,181 @@
+// A SentencePiece BPE model as tokenizer.json. SentencePiece joins the
+// neighbouring pair whose union scores highest; Hugging Face's BPE joins the
+// pair that stands first in a list of merges: so every split of a piece into
+// two pieces is a merge, listed by falling score.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/model/sentencepiece_model.h"
+
+namespace diloco {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Type = SentencePieceModel::Type;
+
+constexpr char kSpace[] = "\xe2\x96\x81";  // U+2581, SentencePiece's blank.
+
+size_t CharacterBytes(unsigned char first) {
+  return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+size_t Characters(const std::string& text) {
+  size_t count = 0;
+  for (size_t i = 0; i < text.size(); i += CharacterBytes(text[i])) ++count;
+  return count;
+}
+
+struct Merge {
+  float score;
+  int left, right;
+};
+
+std::vector<Merge> DeriveMerges(const SentencePieceModel& model) {
+  std::unordered_map<std::string, int> ids;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    // Only these take part in joining; user-defined symbols stand alone.
+    if (model.pieces[id].type == Type::kNormal) {
+      ids.emplace(model.pieces[id].text, static_cast<int>(id));
+    }
+  }
+  std::vector<Merge> merges;
+  for (const auto& piece : model.pieces) {
+    if (piece.type != Type::kNormal) continue;
+    const std::string& text = piece.text;
+    for (size_t cut = CharacterBytes(text[0]); cut < text.size();
+         cut += CharacterBytes(text[cut])) {
+      const auto left = ids.find(text.substr(0, cut));
+      const auto right = ids.find(text.substr(cut));
+      if (left == ids.end() || right == ids.end()) continue;
+      merges.push_back({piece.score, left->second, right->second});
+    }
+  }
+  std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return std::tie(a.left, a.right) < std::tie(b.left, b.right);
+  });
+  return merges;
+}
+
+Json Replace(const Json& pattern, const char* content) {
+  return {{"type", "Replace"}, {"pattern", pattern}, {"content", content}};
+}
+
+// What SentencePiece does to the text first, without the dummy prefix.
+Json Normalizer(const SentencePieceModel& model) {
+  Json steps = Json::array();
+  if (!model.charsmap.empty()) {
+    steps.push_back(
+        {{"type", "Precompiled"},
+         {"precompiled_charsmap", absl::Base64Escape(model.charsmap)}});
+  }
+  if (model.remove_extra_whitespaces) {
+    steps.push_back(
+        {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    steps.push_back(Replace({{"Regex", " {2,}"}}, " "));
+  }
+  if (steps.empty()) return nullptr;
+  return {{"type", "Sequence"}, {"normalizers", steps}};
+}
+
+Json Decoder(const SentencePieceModel& model) {
+  Json steps = Json::array();
+  steps.push_back(Replace({{"String", kSpace}}, " "));
+  if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
+  steps.push_back({{"type", "Fuse"}});
+  if (model.add_dummy_prefix) {
+    steps.push_back(
+        {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
+  if (model.algorithm != SentencePieceModel::Algorithm::kBpe) {
+    return absl::UnimplementedError(
+        "only BPE models of SentencePiece have a tokenizer.json here");
+  }
+  if (model.suffix_whitespace || !model.escape_whitespaces) {
+    return absl::UnimplementedError(
+        "a SentencePiece model with treat_whitespace_as_suffix, or without "
+        "escape_whitespaces, has no tokenizer.json here");
+  }
+  Json vocab = Json::object();
+  Json added = Json::array();
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
+    vocab[piece.text] = id;
+    // A user-defined single character needs no entry here: no merge has it,
+    // and as an added token it would swallow the dummy prefix before it.
+    const bool symbol =
+        piece.type == Type::kUserDefined && Characters(piece.text) > 1;
+    const bool special =
+        piece.type == Type::kControl || piece.type == Type::kUnknown;
+    if (!symbol && !special) continue;
+    added.push_back({{"id", id},
+                     {"content", piece.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", special}});
+  }
+  if (vocab.size() != model.pieces.size()) {
+    return absl::InvalidArgumentError(
+        "the SentencePiece model has the same piece twice");
+  }
+  Json merges = Json::array();
+  for (const Merge& merge : DeriveMerges(model)) {
+    merges.push_back(
+        {model.pieces[merge.left].text, model.pieces[merge.right].text});
+  }
+  const Json unknown =
+      model.unk_id >= 0 ? Json(model.pieces[model.unk_id].text) : Json(nullptr);
+  const Json root = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer", Normalizer(model)},
+      {"pre_tokenizer",
+       {{"type", "Metaspace"},
+        {"replacement", kSpace},
+        {"prepend_scheme", model.add_dummy_prefix ? "first" : "never"},
+        {"split", false}}},
+      {"post_processor", nullptr},
+      {"decoder", Decoder(model)},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", unknown},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", true},
+        {"byte_fallback", model.byte_fallback},
+        {"ignore_merges", false},
+        {"vocab", vocab},
+        {"merges", merges}}}};
+  return root.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string TokenizerConfigJson(const SentencePieceModel& model,
+                                int64_t max_positions) {
+  const auto token = [&](int32_t id) {
+    return id < 0 ? Json(nullptr) : Json(model.pieces[id].text);
+  };
+  const Json root = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                     {"bos_token", token(model.bos_id)},
+                     {"eos_token", token(model.eos_id)},
+                     {"unk_token", token(model.unk_id)},
+                     {"pad_token", token(model.pad_id)},
+                     {"clean_up_tokenization_spaces", false},
+                     {"model_max_length", max_positions}};
+  return root.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace diloco

@@ -1,0 +1,408 @@
+// run.yaml: keys, presets, cross-checks, what it turns into.
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/config.h"
+#include "tests/support/catch.h"
+#include "tests/support/fault_file_system.h"
+
+namespace diloco {
+namespace {
+
+const char kBase[] = R"(run: {name: kjv}
+model: {layers: 2, hidden: 64, heads: 4, ffn: 172, vocab: 512}
+data: {seq_len: 64}
+train: {tokens: 100M, batch_tokens: 512}
+)";
+
+void Put(FileSystem* fs, const std::string& path, const std::string& bytes) {
+  REQUIRE(fs->CreateDirs(DirName(path)).ok());
+  auto file = fs->OpenForWrite(path);
+  REQUIRE(file.ok());
+  REQUIRE((*file)->Truncate(0).ok());
+  REQUIRE((*file)->WriteAt(0, bytes).ok());
+}
+
+absl::StatusOr<LoadedRun> Parse(const std::string& text) {
+  FaultFileSystem fs;
+  return ParseRunConfig(&fs, "run.yaml", text);
+}
+
+RunConfig Good(const std::string& text) {
+  const auto loaded = Parse(text);
+  CAPTURE(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  return loaded->config;
+}
+
+std::vector<std::string> ErrorsOf(const std::string& text) {
+  const auto loaded = Parse(text);
+  if (loaded.ok()) return {};
+  return absl::StrSplit(loaded.status().message(), '\n');
+}
+
+TEST_CASE("the smallest run file gets every default") {
+  const RunConfig c = Good(kBase);
+  CHECK(c.run == "kjv");
+  CHECK(c.seed == 1);
+  CHECK(c.model.kv_heads == 4);
+  CHECK(c.model.head_dim == 16);
+  CHECK(c.model.max_positions == 64);
+  CHECK(c.train.tokens == 100'000'000);
+  CHECK(c.train.seq_len == 64);
+  CHECK(c.sync.interval == 100);
+  CHECK(c.outer.lr == 0.7);
+  CHECK(c.outer.momentum == 0.9);
+  CHECK(c.outer.rule == OuterRule::kNesterov);
+  CHECK(c.state.dir == "state");
+  CHECK(c.state.image_every == 8);
+  CHECK(c.listen.control == "127.0.0.1:7600");
+  CHECK_FALSE(c.sync.deadline.has_value());
+}
+
+TEST_CASE("presets set defaults that keys override") {
+  RunConfig c = Good(absl::StrCat(kBase, "sync: {preset: fedavg}\n"));
+  CHECK(c.outer.rule == OuterRule::kSgd);
+  CHECK(c.outer.lr == 1.0);
+  CHECK(c.outer.momentum == 0.0);
+  CHECK_FALSE(MakePolicy(c).nesterov);
+  c = Good(absl::StrCat(kBase,
+                        "sync: {preset: fedavg, interval: 7, up: fp32}\n",
+                        "outer: {lr: 0.5}\n"));
+  CHECK(c.sync.interval == 7);
+  CHECK(c.sync.up == Codec::kFp32);
+  CHECK(c.outer.lr == 0.5);
+  // The rule sgd has no momentum, whatever the preset says.
+  c = Good(absl::StrCat(kBase, "outer: {rule: sgd}\n"));
+  CHECK(c.outer.momentum == 0.0);
+  c = Good(
+      absl::StrCat(kBase, "outer: {rule: nesterov, lr: 1, momentum: 0}\n"));
+  CHECK(c.outer.momentum == 0.0);
+}
+
+TEST_CASE("what this build does not have is refused by name") {
+  struct Case {
+    const char* line;
+    const char* words;
+  };
+  const Case cases[] = {
+      {"sync: {preset: streaming}",
+       "sync.preset: got streaming: it is not available yet"},
+      {"sync: {preset: decoupled}", "not available yet"},
+      {"sync: {preset: async}", "not available yet"},
+      {"sync: {preset: sparse}", "not available yet"},
+      {"sync: {preset: eager}", "not available yet"},
+      {"sync: {preset: dilico}", "one of diloco, fedavg"},
+      {"sync: {quorum: 0.9}", "expected all"},
+      {"sync: {up: int8}", "not available yet"},
+      {"sync: {down: fp16}", "not available yet"},
+      {"sync: {late: discount}", "not available yet"},
+      {"sync: {fragments: 2}", "from 1 to 1"},
+      {"sync: {overlap: 2}", "sync.overlap: not available yet"},
+      {"prices: {gpu_hour: 1}", "prices: not available yet"},
+      {"sync: {deadline: 90}", "needs a unit"},
+      {"sync: {min_updates: 300}", "more than join.max_workers 256"},
+      {"join: {wait_for: 300}", "more than join.max_workers 256"},
+      {"sync: {rounds_first: 10}", "go together"},
+      {"outer: {rule: sgd, momentum: 0.5}", "has no momentum"},
+      {"outer: {momentum: 1}", "outer.momentum: got 1: it is out of bounds"},
+      {"eval: {shard: gone.bin}", "eval.shard: "},
+  };
+  for (const Case& c : cases) {
+    INFO(c.line);
+    const std::vector<std::string> errors =
+        ErrorsOf(absl::StrCat(kBase, c.line, "\n"));
+    REQUIRE(errors.size() == 1);
+    CAPTURE(errors[0]);
+    CHECK(absl::StartsWith(errors[0], "run.yaml:5:"));
+    CHECK(absl::StrContains(errors[0], c.words));
+  }
+  const auto with = [](const char* from, const char* to) {
+    return ErrorsOf(absl::StrReplaceAll(kBase, {{from, to}}));
+  };
+  CHECK(absl::StrContains(
+      with("seq_len: 64", "seq_len: 64, assignment: leased")[0],
+      "run.yaml:3:34: data.assignment: got leased: it is not available yet"));
+  CHECK(absl::StrContains(with("512}", "512, precision: bf16}")[1],
+                          "bf16: it is not available yet"));
+}
+
+TEST_CASE("cross-checks name both sides") {
+  const auto one = [](const char* from, const char* to) {
+    const std::vector<std::string> errors =
+        ErrorsOf(absl::StrReplaceAll(kBase, {{from, to}}));
+    CAPTURE(absl::StrCat(from, " -> ", to), errors);
+    REQUIRE(errors.size() == 1);
+    return errors[0];
+  };
+  CHECK(one("batch_tokens: 512", "batch_tokens: 500") ==
+        "run.yaml:4:23: train.batch_tokens: 500 is no multiple of data.seq_len "
+        "64");
+  CHECK(absl::StrContains(one("100M", "100"), "100 is less than one step"));
+  CHECK(absl::StrContains(one("heads: 4", "heads: 5"),
+                          "model.hidden: 64 is no multiple of model.heads 5"));
+  CHECK(absl::StrContains(one("heads: 4", "heads: 4, kv_heads: 3"),
+                          "kv_heads 3 does not divide heads 4"));
+  CHECK(absl::StrContains(one("heads: 4", "heads: 4, head_dim: 15"), "odd"));
+  CHECK(absl::StrContains(one("heads: 4", "heads: 4, max_positions: 32"),
+                          "64 is more than the model's 32 positions"));
+  CHECK(absl::StrContains(
+      one("batch_tokens: 512",
+          "batch_tokens: 512, schedule: {warmup_tokens: 101M}"),
+      "more than train.tokens"));
+  CHECK(absl::StrContains(
+      one("batch_tokens: 512",
+          "batch_tokens: 512, schedule: {warmup_tokens: 90M}"),
+      "longer than the run"));
+  CHECK(absl::StrContains(one("layers: 2, ", ""),
+                          "model.layers: required key is missing"));
+  CHECK(absl::StrContains(one("data: {seq_len: 64}", "data: {manifest: none}"),
+                          "data.seq_len: required key is missing"));
+}
+
+TEST_CASE("C4.1 to C4.4 a file full of mistakes reports them all at once") {
+  const std::vector<std::string> errors =
+      ErrorsOf(R"(run: {name: null, seed: -1}
+model: {layers: 010, hidden: 64, heads: 4, ffn: 172, vocab: 5e2, tied: y}
+data: {seq_len: "64"}
+train:
+  tokens: 1,000
+  batch_tokens:
+  optimizer: {lr: 1e-400, betas: [0.9, .nan], clip: .inf}
+sync:
+  intervall: 3
+  up: fp16
+  up: fp32
+)");
+  REQUIRE(errors.size() == 13);
+  int line = 0;
+  for (const std::string& error : errors) {
+    CAPTURE(error);
+    const std::vector<std::string> parts = absl::StrSplit(error, ':');
+    REQUIRE(parts.size() > 4);
+    REQUIRE(std::stoi(parts[1]) >= line);
+    line = std::stoi(parts[1]);
+  }
+}
+
+TEST_CASE("a momentum of 0.9 in a short run warns") {
+  const auto warnings = [](const std::string& text) {
+    const auto loaded = Parse(text);
+    REQUIRE(loaded.ok());
+    return loaded->warnings;
+  };
+  CHECK(warnings(kBase).empty());
+  const std::string brief = absl::StrReplaceAll(kBase, {{"100M", "1M"}});
+  REQUIRE(warnings(brief).size() == 1);
+  CHECK(absl::StrContains(
+      warnings(brief)[0],
+      "outer.momentum: momentum 0.9 in a run of about 19 outer steps"));
+  CHECK(warnings(brief + "outer: {momentum: 0.5}\n").empty());
+  CHECK(warnings(brief + "sync: {interval: 5}\n").empty());
+}
+
+TEST_CASE("keys without effect in this build are accepted with a warning") {
+  const auto loaded = Parse(absl::StrCat(
+      kBase,
+      "join: {probe: true}\nexport: {every: 50, keep: 3}\n"
+      "guard: {eval_rise: 0.3, action: pause}\neval: {every: 1 round}\n"));
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->warnings.size() == 6);
+  CHECK(loaded->warnings[0] ==
+        "run.yaml:5:8: join.probe: set, but it has no effect in this build");
+  CHECK(absl::StrContains(loaded->warnings[5],
+                          "nothing is evaluated without eval.shard"));
+}
+
+TEST_CASE(
+    "files that the run file names are read, checked and part of the digest") {
+  FaultFileSystem fs;
+  Put(&fs, "conf/val.bin", std::string(2 * 200, '\1'));  // Id 257.
+  Put(&fs, "conf/tok/tokenizer.model", "model bytes");
+  Put(&fs, "conf/tok/vocab.json", "{}");
+  Put(&fs, "conf/tok/unrelated.txt", "x");
+  Put(&fs, "conf/dataset.json", "{}");
+  const std::string text = absl::StrCat(
+      absl::StrReplaceAll(
+          kBase, {{"seq_len: 64",
+                   "seq_len: 64, tokenizer: tok, manifest: dataset.json"}}),
+      "eval: {shard: val.bin, every: 2 rounds, tokens: 130}\nstate: {dir: "
+      "st}\n");
+  const auto loaded = ParseRunConfig(&fs, "conf/run.yaml", text);
+  CAPTURE(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  const RunConfig& c = loaded->config;
+  REQUIRE(c.data.tokenizer_files.size() == 2);
+  CHECK(c.data.tokenizer_files[0].path == "conf/tok/tokenizer.model");
+  CHECK(c.data.manifest->path == "conf/dataset.json");
+  CHECK(c.state.dir == "conf/st");
+  CHECK(c.eval.shard_ids == 200);
+  const Policy policy = MakePolicy(c);
+  CHECK(policy.eval_every == 2);
+  CHECK(policy.eval_windows == 2);
+
+  const Digest before = SettingsDigest(c);
+  const auto moved = ParseRunConfig(
+      &fs, "conf/other.yaml",
+      text + "keep: {last: 9}\nlisten: {control: \"localhost:0\"}\n");
+  REQUIRE(moved.ok());
+  CHECK(SettingsDigest(moved->config) == before);
+  const auto digest_after = [&](const std::string& path,
+                                const std::string& bytes) {
+    const std::string old = *ReadFile(&fs, path);
+    Put(&fs, path, bytes);
+    const auto again = ParseRunConfig(&fs, "conf/run.yaml", text);
+    Put(&fs, path, old);
+    REQUIRE(again.ok());
+    return SettingsDigest(again->config);
+  };
+  CHECK(digest_after("conf/tok/tokenizer.model", "other") != before);
+  CHECK(digest_after("conf/dataset.json", "{ }") != before);
+  CHECK(digest_after("conf/val.bin", std::string(2 * 200, '\0')) != before);
+  CHECK(digest_after("conf/tok/vocab.json", "{}") == before);
+
+  struct Case {
+    std::string bytes;
+    const char* words;
+  };
+  const Case cases[] = {
+      {std::string(399, '\1'), "399 bytes: an odd number"},
+      {std::string(2 * 64, '\1'), "has 64 ids; a window needs 65"},
+      {std::string(398, '\1') + "\x00\x02",
+       "id 512 at index 199 is not below the vocabulary of 512"},
+      {"", "0 ids"},
+  };
+  for (const Case& bad : cases) {
+    Put(&fs, "conf/val.bin", bad.bytes);
+    const auto refused = ParseRunConfig(&fs, "conf/run.yaml", text);
+    CAPTURE(refused.status().ToString());
+    REQUIRE_FALSE(refused.ok());
+    CHECK(absl::StrContains(refused.status().message(),
+                            "conf/run.yaml:5:8: eval.shard: "));
+    CHECK(absl::StrContains(refused.status().message(), bad.words));
+  }
+}
+
+TEST_CASE("each setting of the run moves the digest, local ones do not") {
+  const Digest base = SettingsDigest(Good(kBase));
+  for (const char* line :
+       {"sync: {interval: 99}", "outer: {lr: 0.6}", "outer: {momentum: 0.8}",
+        "sync: {up: fp32}", "sync: {weight: uniform}", "sync: {late: reject}",
+        "sync: {deadline: 5m}", "join: {ramp_steps: 3}",
+        "join: {wait_for: 2}"}) {
+    INFO(line);
+    CHECK(SettingsDigest(Good(absl::StrCat(kBase, line, "\n"))) != base);
+  }
+  for (const char* line :
+       {"keep: {last: 7}", "listen: {control: \"h:1\"}", "state: {dir: x}",
+        "export: {every: 9}", "guard: {eval_rise: 0.1}"}) {
+    INFO(line);
+    CHECK(SettingsDigest(Good(absl::StrCat(kBase, line, "\n"))) == base);
+  }
+  CHECK(SettingsDigest(
+            Good(absl::StrReplaceAll(kBase, {{"100M", "100000k"}}))) == base);
+  CHECK(SettingsDigest(Good(
+            absl::StrReplaceAll(kBase, {{"ffn: 172", "ffn: 173"}}))) != base);
+}
+
+TEST_CASE("printing the effective values reads back to the same run") {
+  const RunConfig c =
+      Good(absl::StrCat(kBase,
+                        "sync: {preset: fedavg, deadline: 90s, interval_first: "
+                        "10, rounds_first: 10}\n"));
+  const std::string printed = PrintRunConfig(c);
+  CHECK(absl::StrContains(printed, "  eps: 1.0e-08\n"));
+  CHECK(absl::StrContains(printed, "  deadline: 90s\n"));
+  const auto again = Parse(printed);
+  CAPTURE(printed, again.status().ToString());
+  REQUIRE(again.ok());
+  CHECK(PrintRunConfig(again->config) == printed);
+  CHECK(SettingsDigest(again->config) == SettingsDigest(c));
+}
+
+TEST_CASE("policy and run settings carry the file's values") {
+  const RunConfig c = Good(absl::StrCat(
+      kBase,
+      "sync: {interval: 25, interval_first: 10, rounds_first: 3, "
+      "min_updates: 2, short_round: fold, late: reject, weight: uniform, "
+      "deadline: 2m, up: fp32}\njoin: {wait_for: 2, lease: 2s}\n"
+      "outer: {lr: 0.5, momentum: 0.25}\n"));
+  const Policy p = MakePolicy(c);
+  CHECK(p.train_tokens == 100'000'000);
+  CHECK(p.batch_tokens == 512);
+  CHECK(p.interval == 25);
+  CHECK(p.interval_first == 10);
+  CHECK(p.rounds_first == 3);
+  CHECK(p.min_updates == 2);
+  CHECK(p.short_round == ShortRound::kFold);
+  CHECK(p.late == LatePolicy::kReject);
+  CHECK(p.weighting == Weighting::kUniform);
+  CHECK(p.deadline == absl::Minutes(2));
+  CHECK(p.wait_for == 2);
+  CHECK(p.lease == absl::Seconds(2));
+  CHECK(p.suspect_after == absl::Seconds(2));
+  CHECK(p.outer_lr == 0.5);
+  CHECK(p.outer_momentum == 0.25);
+  CHECK(p.codec_up == Codec::kFp32);
+  CHECK(p.eval_every == 0);
+  const auto layout = BuildLayout(ModelTensors(c.model), 1);
+  REQUIRE(layout.ok());
+  const RunSettings s = MakeRunSettings(c, *layout);
+  CHECK(s.run == "kjv");
+  CHECK(s.model == c.model);
+  CHECK(s.train == c.train);
+  CHECK(s.fragments == 1);
+  CHECK(s.layout_digest == layout->ComputeDigest());
+}
+
+TEST_CASE("C4.5 files that cannot be read are errors that name them") {
+  FileSystem* fs = FileSystem::Posix();
+  for (const char* path : {"/nonexistent/run.yaml", "/tmp"}) {
+    INFO(path);
+    const auto loaded = LoadRunConfig(fs, path);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(absl::StrContains(loaded.status().message(), path));
+  }
+}
+
+TEST_CASE("a Hugging Face directory gives the model's shape") {
+  FaultFileSystem fs;
+  Put(&fs, "base/config.json",
+      R"({"model_type": "llama", "num_hidden_layers": 2,
+      "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128,
+      "vocab_size": 300, "max_position_embeddings": 64})");
+  const std::string text = absl::StrReplaceAll(
+      kBase, {{"model: {layers: 2, hidden: 64, heads: 4, ffn: 172, vocab: 512}",
+               "model: {from: base, z_loss: 1e-4}"}});
+  const auto loaded = ParseRunConfig(&fs, "run.yaml", text);
+  CAPTURE(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  CHECK(loaded->config.model_dir == "base");
+  CHECK(loaded->config.model.vocab == 300);
+  CHECK(loaded->config.model.z_loss == 1e-4);
+  const auto again =
+      ParseRunConfig(&fs, "run.yaml", PrintRunConfig(loaded->config));
+  REQUIRE(again.ok());
+  CHECK(SettingsDigest(again->config) == SettingsDigest(loaded->config));
+
+  const auto both = ParseRunConfig(
+      &fs, "run.yaml",
+      absl::StrReplaceAll(text, {{"from: base", "from: base, layers: 2"}}));
+  REQUIRE_FALSE(both.ok());
+  CHECK(absl::StrContains(both.status().message(),
+                          "model.layers: comes from base/config.json"));
+  const auto gone =
+      ParseRunConfig(&fs, "run.yaml",
+                     absl::StrReplaceAll(text, {{"from: base", "from: gone"}}));
+  REQUIRE_FALSE(gone.ok());
+  CHECK(
+      absl::StrContains(gone.status().message(), "run.yaml:2:9: model.from: "));
+  CHECK(absl::StrContains(gone.status().message(), "gone/config.json"));
+}
+
+}  // namespace
+}  // namespace diloco

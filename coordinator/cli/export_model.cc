@@ -52,6 +52,10 @@ absl::Status ApplyFile(uint32_t fragment, const v1::FileRef& file,
                    fetch(digest, file.bytes()));
   ASSIGN_OR_RETURN(const PartReader part,
                    PartReader::Open(std::move(content), digest.Short()));
+  if (part.header().fragment != fragment) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("holds fragment ", part.header().fragment));
+  }
   RETURN_IF_ERROR(ApplyPart(part, file.kind() == v1::FILE_KIND_UPDATE, values));
   const Digest reached = DigestOfValues(values);
   if (reached != result) {

@@ -30,23 +30,36 @@ class Journal {
     absl::string_view payload;
     uint64_t offset = 0;  // Of the record in the file.
   };
+  // `record` is valid during the call only.
   using Visitor = std::function<absl::Status(const Record&)>;
 
-  // Opens or creates the file and visits every record. A torn or zero tail is
-  // cut with a warning that gives offset and bytes. A bad record with a good
-  // one behind it, a gap in the sequence, a foreign or newer format: DATA_LOSS
-  // or FAILED_PRECONDITION with file, offset and record number; nothing is
-  // changed.
+  // Opens the file, or creates it with its directory, and visits every record.
+  // A torn or zero tail is cut with a warning that gives offset and bytes. A
+  // bad record with a good one behind it, a gap in the sequence, a foreign or
+  // newer format: DATA_LOSS or FAILED_PRECONDITION with file, offset and record
+  // number; nothing is changed.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(FileSystem* fs,
                                                        const std::string& path,
                                                        const Visitor& visit);
   virtual ~Journal() = default;
 
+  // Visits every record without changing anything: for offline tools. Errors as
+  // Open's; a torn tail is no error.
+  struct Scanned {
+    uint64_t records = 0;
+    uint64_t good_bytes = 0;  // Header and whole records.
+    uint64_t tail_bytes = 0;  // Torn or zero behind them.
+  };
+  static absl::StatusOr<Scanned> Scan(FileSystem* fs, const std::string& path,
+                                      const Visitor& visit);
+
   // Buffers a record; its sequence number.
   virtual uint64_t Append(uint32_t type, absl::string_view payload) = 0;
   // Writes and fsyncs all buffered records: one group commit.
-  // RESOURCE_EXHAUSTED (disk full, nothing of the group was kept) may be
-  // retried; any other failure is final.
+  // RESOURCE_EXHAUSTED: disk full; nothing of the group is on disk, all of it
+  // stays buffered, and Commit may be called again once there is room. Any
+  // other failure is final and every later Commit repeats it: after a failed
+  // fsync nobody knows what the disk holds.
   virtual absl::Status Commit() = 0;
   virtual uint64_t last_sequence() const = 0;
 };

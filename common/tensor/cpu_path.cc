@@ -21,7 +21,7 @@ bool CpuHasPath(CpuPath path) {
     case CpuPath::kPortable:
       return true;
     case CpuPath::kAvx2:
-      return __builtin_cpu_supports("avx2");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
     case CpuPath::kAvx512:
       return __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") &&

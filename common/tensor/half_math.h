@@ -1,8 +1,9 @@
 // One value between float32 and the 16-bit formats, without branches so that
 // loops over it vectorise. Integer operations and one exact or correctly
 // rounded float32 addition, neither of which depends on how the CPU treats
-// denormal operands. Shared by the codec and the fold kernel; others use
-// codec.h.
+// denormal operands. The definition of the formats: codec.cc also uses the
+// conversion instructions of newer CPUs, which give the same bits, NaNs
+// included. Others use codec.h.
 #ifndef COMMON_TENSOR_HALF_MATH_H_
 #define COMMON_TENSOR_HALF_MATH_H_
 
@@ -18,6 +19,14 @@ using UnalignedFloat [[gnu::aligned(1), gnu::may_alias]] = float;
 static_assert(std::endian::native == std::endian::little,
               "the file formats are little endian, and values are copied");
 
+// `a` where `condition` holds, else `b`. Computed rather than chosen: for a
+// choice the compiler may branch around a float operation, and then it does not
+// vectorise the loop.
+__attribute__((always_inline)) inline uint32_t Select(bool condition,
+                                                      uint32_t a, uint32_t b) {
+  return b ^ ((a ^ b) & -static_cast<uint32_t>(condition));
+}
+
 __attribute__((always_inline)) inline uint16_t Fp16FromFloat(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -30,9 +39,10 @@ __attribute__((always_inline)) inline uint16_t Fp16FromFloat(float value) {
   // addition rounds to it.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(abs) + 0.5f) - 0x3f000000;
-  uint32_t half = abs < 0x38800000 ? subnormal : normal;  // Below 2^-14.
-  half = abs >= 0x477ff000 ? 0x7c00 : half;               // From 65520 on.
-  half = abs > 0x7f800000 ? 0x7e00 : half;                // NaN.
+  uint32_t half = Select(abs < 0x38800000, subnormal, normal);  // Below 2^-14.
+  half = Select(abs >= 0x477ff000, 0x7c00, half);  // From 65520 on.
+  const uint32_t quiet = 0x7e00 | ((abs >> 13) & 0x3ff);
+  half = Select(abs > 0x7f800000, quiet, half);  // NaN.
   return static_cast<uint16_t>(sign | half);
 }
 
@@ -45,8 +55,10 @@ __attribute__((always_inline)) inline float FloatFromFp16(uint16_t half) {
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(shifted + (113u << 23)) -
                               std::bit_cast<float>(113u << 23));
-  uint32_t abs = shifted < (1u << 23) ? subnormal : normal;
-  abs = shifted >= (31u << 23) ? shifted + (224u << 23) : abs;  // Inf, NaN.
+  uint32_t abs = Select(shifted < (1u << 23), subnormal, normal);
+  // Infinity and NaN have the top exponent in both formats; a NaN gets quiet.
+  abs += (112u << 23) & -static_cast<uint32_t>(shifted >= (31u << 23));
+  abs |= (1u << 22) & -static_cast<uint32_t>(shifted > (31u << 23));
   return std::bit_cast<float>(sign | abs);
 }
 
@@ -55,8 +67,8 @@ __attribute__((always_inline)) inline uint16_t Bf16FromFloat(float value) {
   const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   // Rounding could carry a NaN's payload into the sign: make it quiet instead.
   const uint32_t quiet = (bits >> 16) | 0x40;
-  const uint32_t half = (bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
-  return static_cast<uint16_t>(half);
+  return static_cast<uint16_t>(
+      Select((bits & 0x7fffffff) > 0x7f800000, quiet, rounded));
 }
 
 __attribute__((always_inline)) inline float FloatFromBf16(uint16_t bits) {

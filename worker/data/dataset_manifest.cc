@@ -62,7 +62,7 @@ absl::StatusOr<DatasetManifest::Shard> ParseShard(const Json& json,
   members.Text("file", shard.file);
   members.Text("split", shard.split);
   members.Count("file_bytes", shard.file_bytes);
-  members.Text("sha256", shard.sha256);
+  members.Text("digest", shard.digest);
   members.Count("tokens", shard.tokens);
   members.Count("documents", shard.documents);
   members.Count("text_bytes", shard.text_bytes);
@@ -88,14 +88,14 @@ std::string ManifestToJson(const DatasetManifest& manifest) {
   json["dtype"] = TokenFormatName(manifest.dtype);
   json["vocab"] = manifest.vocab;
   json["tokenizer"] = manifest.tokenizer;
-  json["tokenizer_sha256"] = manifest.tokenizer_sha256;
+  json["tokenizer_digest"] = manifest.tokenizer_digest;
   json["eos_id"] = manifest.eos_id;
   json["shards"] = Json::array();
   for (const DatasetManifest::Shard& shard : manifest.shards) {
     json["shards"].push_back({{"file", shard.file},
                               {"split", shard.split},
                               {"file_bytes", shard.file_bytes},
-                              {"sha256", shard.sha256},
+                              {"digest", shard.digest},
                               {"tokens", shard.tokens},
                               {"documents", shard.documents},
                               {"text_bytes", shard.text_bytes},
@@ -119,7 +119,7 @@ absl::StatusOr<DatasetManifest> ReadManifest(FileSystem* fs,
   members.Text("dtype", dtype);
   members.Count("vocab", manifest.vocab);
   members.Text("tokenizer", manifest.tokenizer);
-  members.Text("tokenizer_sha256", manifest.tokenizer_sha256);
+  members.Text("tokenizer_digest", manifest.tokenizer_digest);
   const Json* eos = members.Get("eos_id");
   if (eos != nullptr && !eos->is_number_integer()) {
     members.Fail("eos_id: not a whole number");

@@ -22,7 +22,7 @@ struct DatasetManifest {
     std::string file;   // Relative to the manifest.
     std::string split;  // "train" or "valid".
     uint64_t file_bytes = 0;
-    std::string sha256;  // Of the whole file, hexadecimal.
+    std::string digest;  // Block digest of the file, hexadecimal.
     uint64_t tokens = 0;
     uint64_t documents = 0;
     uint64_t text_bytes = 0;  // Of the documents, for bits per byte.
@@ -31,7 +31,7 @@ struct DatasetManifest {
   TokenFormat dtype = TokenFormat::kUint16;
   uint64_t vocab = 0;            // The tokenizer's size.
   std::string tokenizer;         // File beside the manifest, or "bytes".
-  std::string tokenizer_sha256;  // Empty for "bytes".
+  std::string tokenizer_digest;  // Block digest; empty for "bytes".
   int64_t eos_id = -1;           // -1: no separator between documents.
   std::vector<Shard> shards;
 

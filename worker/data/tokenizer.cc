@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "common/base/status_macros.h"
-#include "worker/data/sentencepiece_model.h"
+#include "worker/data/sentencepiece_engine.h"
 
 namespace diloco {
 namespace {
@@ -42,8 +42,8 @@ class SentencePieceTokenizer final : public Tokenizer {
       FileSystem* fs, const std::string& path) {
     ASSIGN_OR_RETURN(const std::string content, ReadFile(fs, path));
     auto tokenizer = std::make_unique<SentencePieceTokenizer>();
-    const std::string error = tokenizer->model_.Load(content);
-    if (!error.empty() || tokenizer->model_.size() == 0) {
+    const std::string error = tokenizer->engine_.Load(content);
+    if (!error.empty() || tokenizer->engine_.size() == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": not a SentencePiece model",
                        error.empty() ? "" : ": ", error));
@@ -55,7 +55,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       absl::string_view text) const override {
     std::vector<int32_t> ids;
     const std::string error =
-        model_.Encode(std::string_view(text.data(), text.size()), &ids);
+        engine_.Encode(std::string_view(text.data(), text.size()), &ids);
     if (!error.empty()) return absl::InternalError(error);
     return ids;
   }
@@ -64,18 +64,18 @@ class SentencePieceTokenizer final : public Tokenizer {
     RETURN_IF_ERROR(CheckIds(ids, size()));
     std::string text;
     const std::string error =
-        model_.Decode(std::vector<int32_t>(ids.begin(), ids.end()), &text);
+        engine_.Decode(std::vector<int32_t>(ids.begin(), ids.end()), &text);
     if (!error.empty()) return absl::InternalError(error);
     return text;
   }
-  int32_t size() const override { return model_.size(); }
+  int32_t size() const override { return engine_.size(); }
   std::optional<int32_t> eos_id() const override {
-    const int32_t id = model_.eos_id();
+    const int32_t id = engine_.eos_id();
     return id < 0 ? std::nullopt : std::optional<int32_t>(id);
   }
 
  private:
-  SentencePieceModel model_;
+  SentencePieceEngine engine_;
 };
 
 }  // namespace

@@ -216,12 +216,12 @@ TEST_CASE("a manifest survives writing and reading, bad ones are named") {
   manifest.dtype = TokenFormat::kUint32;
   manifest.vocab = 70'000;
   manifest.tokenizer = "tokenizer.model";
-  manifest.tokenizer_sha256 = "ab";
+  manifest.tokenizer_digest = "ab";
   manifest.eos_id = 2;
   manifest.shards = {{.file = "train-0.bin",
                       .split = "train",
                       .file_bytes = 12,
-                      .sha256 = "cd",
+                      .digest = "cd",
                       .tokens = 3,
                       .documents = 1,
                       .text_bytes = 9,

@@ -8,7 +8,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/sentencepiece_model.h"
+#include "worker/data/sentencepiece_engine.h"
 
 namespace diloco {
 namespace {

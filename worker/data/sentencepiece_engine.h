@@ -1,8 +1,8 @@
 // The SentencePiece library behind standard types only: its header declares
 // absl::string_view as std::string_view, which does not go together with
 // Abseil's own in one file. Used by tokenizer.cc and by train-tokenizer.
-#ifndef WORKER_DATA_SENTENCEPIECE_MODEL_H_
-#define WORKER_DATA_SENTENCEPIECE_MODEL_H_
+#ifndef WORKER_DATA_SENTENCEPIECE_ENGINE_H_
+#define WORKER_DATA_SENTENCEPIECE_ENGINE_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,10 +15,10 @@
 namespace diloco {
 
 // Thread-safe after Load.
-class SentencePieceModel {
+class SentencePieceEngine {
  public:
-  SentencePieceModel();
-  ~SentencePieceModel();
+  SentencePieceEngine();
+  ~SentencePieceEngine();
 
   // Each returns an empty string, or what went wrong.
   std::string Load(std::string_view serialized);
@@ -43,4 +43,4 @@ std::string TrainSentencePiece(
 
 }  // namespace diloco
 
-#endif  // WORKER_DATA_SENTENCEPIECE_MODEL_H_
+#endif  // WORKER_DATA_SENTENCEPIECE_ENGINE_H_

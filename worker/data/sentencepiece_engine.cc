@@ -1,5 +1,5 @@
-// Implements sentencepiece_model.h. Includes nothing of Abseil.
-#include "worker/data/sentencepiece_model.h"
+// Implements sentencepiece_engine.h. Includes nothing of Abseil.
+#include "worker/data/sentencepiece_engine.h"
 
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
@@ -30,32 +30,34 @@ class CallbackIterator final : public sentencepiece::SentenceIterator {
 
 }  // namespace
 
-struct SentencePieceModel::Impl {
+struct SentencePieceEngine::Impl {
   sentencepiece::SentencePieceProcessor processor;
 };
 
-SentencePieceModel::SentencePieceModel() : impl_(std::make_unique<Impl>()) {}
-SentencePieceModel::~SentencePieceModel() = default;
+SentencePieceEngine::SentencePieceEngine() : impl_(std::make_unique<Impl>()) {}
+SentencePieceEngine::~SentencePieceEngine() = default;
 
-std::string SentencePieceModel::Load(std::string_view serialized) {
+std::string SentencePieceEngine::Load(std::string_view serialized) {
   return ErrorText(impl_->processor.LoadFromSerializedProto(serialized));
 }
 
-std::string SentencePieceModel::Encode(std::string_view text,
-                                       std::vector<int32_t>* ids) const {
+std::string SentencePieceEngine::Encode(std::string_view text,
+                                        std::vector<int32_t>* ids) const {
   return ErrorText(impl_->processor.Encode(text, ids));
 }
 
-std::string SentencePieceModel::Decode(const std::vector<int32_t>& ids,
-                                       std::string* text) const {
+std::string SentencePieceEngine::Decode(const std::vector<int32_t>& ids,
+                                        std::string* text) const {
   return ErrorText(impl_->processor.Decode(ids, text));
 }
 
-int32_t SentencePieceModel::size() const {
+int32_t SentencePieceEngine::size() const {
   return impl_->processor.GetPieceSize();
 }
 
-int32_t SentencePieceModel::eos_id() const { return impl_->processor.eos_id(); }
+int32_t SentencePieceEngine::eos_id() const {
+  return impl_->processor.eos_id();
+}
 
 std::string TrainSentencePiece(
     const std::unordered_map<std::string, std::string>& options,

@@ -20,12 +20,15 @@ namespace diloco {
 class UploadSpool {
  public:
   virtual ~UploadSpool() = default;
-  // Bytes that are kept should either side restart now; where to send from.
+  // Where to send from. The bytes before it are in the file and screened; they
+  // outlive this process. A power cut may take some of them; Open finds that.
   virtual uint64_t offset() const = 0;
   // `offset` must equal offset(): ABORTED otherwise, naming it. Checks format,
-  // checksums and finiteness as bytes come in; DATA_LOSS: send that frame
-  // again from offset(); INVALID_ARGUMENT: the update is unusable for good.
-  // RESOURCE_EXHAUSTED: disk full, what was written before is kept.
+  // checksums and finiteness as bytes come in. DATA_LOSS: a frame's checksum
+  // is wrong and offset() went back to that frame. INVALID_ARGUMENT: the
+  // update is unusable for good (every later call repeats it).
+  // RESOURCE_EXHAUSTED: disk full, offset() says what is kept, go on once there
+  // is room. INTERNAL: the disk failed; final.
   virtual absl::Status Write(uint64_t offset, absl::string_view bytes) = 0;
   struct Verified {
     float max_abs = 0;
@@ -33,7 +36,8 @@ class UploadSpool {
   };
   // Complete? Verifies the digest, fsyncs, renames to .upd, fsyncs the
   // directory. Idempotent. FAILED_PRECONDITION: bytes are missing. DATA_LOSS:
-  // the digest differs (the spool starts again at 0).
+  // the digest differs (the spool starts again at 0). INVALID_ARGUMENT,
+  // INTERNAL: as Write; a failed fsync is INTERNAL and never tried again.
   virtual absl::StatusOr<Verified> Finish() = 0;
 };
 
@@ -42,17 +46,20 @@ class SpoolStore {
  public:
   SpoolStore(FileSystem* fs, std::string dir);
 
-  // Opens a new upload or the one on disk under this key. A .part whose
-  // recorded value differs from `value` (NAME.meta beside it) is discarded.
+  // Opens a new upload or the one on disk under this key, whose bytes are
+  // screened again. One whose recorded value (NAME.meta) differs from `value`
+  // is discarded, complete or not: ask JudgeUpload first. At most one
+  // UploadSpool per key at a time. RESOURCE_EXHAUSTED: no room for it.
   absl::StatusOr<std::unique_ptr<UploadSpool>> Open(uint32_t fragment,
                                                     uint64_t round,
                                                     const std::string& worker,
                                                     const UpdateValue& value,
                                                     PartScreen::Expect expect);
-  // A complete one, for the fold.
+  // A complete one, for the fold. NOT_FOUND names the file.
   absl::StatusOr<PartReader> OpenComplete(uint32_t fragment, uint64_t round,
                                           const std::string& worker);
-  // Keeps a refused update as evidence (NAME.refused) instead of .part.
+  // Keeps a refused update as evidence (NAME.refused) until its round is
+  // pruned. OK when there is nothing to keep.
   absl::Status Quarantine(uint32_t fragment, uint64_t round,
                           const std::string& worker);
   // Removes the spools of all rounds up to and including `round`.

@@ -86,6 +86,10 @@ class TreeBuilder : public YAML::EventHandler {
     Node node;
     node.kind = Node::Kind::kScalar;
     node.position = FromMark(mark);
+    if (tag == "!" && !QuoteCloses(node.position)) {
+      errors_->Add(node.position, "",
+                   "the quote that begins here is never closed");
+    }
     node.text = value;
     node.quoted = tag == "!";
     Take(std::move(node));
@@ -193,6 +197,24 @@ class TreeBuilder : public YAML::EventHandler {
     const size_t from = entry.position.column - 1 + entry.key.size();
     if (from > lines_[line].size()) return true;
     return lines_[line].find(':', from) != absl::string_view::npos;
+  }
+
+  // Whether a quoted text that begins here ends before the file does: yaml-cpp
+  // takes the end of the file for the missing quote.
+  bool QuoteCloses(Position position) const {
+    size_t line = static_cast<size_t>(position.line) - 1;
+    if (position.line < 1 || line >= lines_.size()) return true;
+    size_t at = static_cast<size_t>(position.column) - 1;
+    if (at >= lines_[line].size()) return true;
+    const char quote = lines_[line][at++];
+    if (quote != '"' && quote != '\'') return true;  // Block text.
+    for (; line < lines_.size(); ++line, at = 0) {
+      for (; at < lines_[line].size(); ++at) {
+        if (lines_[line][at] == quote) return true;
+        if (quote == '"' && lines_[line][at] == '\\') ++at;
+      }
+    }
+    return false;
   }
 
   const std::vector<absl::string_view>& lines_;

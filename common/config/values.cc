@@ -123,7 +123,7 @@ std::string HostPortProblem(absl::string_view text) {
 
 std::string Resolve(const std::string& base, const std::string& path) {
   if (absl::StartsWith(path, "/") || base.empty() || base == ".") return path;
-  return JoinPath(base, path);
+  return path == "." ? base : JoinPath(base, path);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // config.json of a Hugging Face directory: reading both generations of keys,
 // refusing by name what the trainer cannot do.
-#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -134,25 +134,28 @@ void ReadRope(ConfigReader& in, ModelConfig* model) {
       in.Fail(key, "expected an object");
       continue;
     }
+    // The type first: it explains whatever else stands there.
+    for (const char* name : {"rope_type", "type"}) {
+      const auto type = rope->find(name);
+      if (type == rope->end() || *type == "default") continue;
+      in.Fail(absl::StrCat(key, ".", name),
+              absl::StrCat(
+                  type->dump(-1, ' ', false, Json::error_handler_t::replace),
+                  " is not supported; \"default\" is"));
+    }
     for (const auto& [name, value] : rope->items()) {
-      if (name == "rope_type" || name == "type") {
-        if (value == "default") continue;
-        in.Fail(absl::StrCat(key, ".", name),
-                absl::StrCat(
-                    value.dump(-1, ' ', false, Json::error_handler_t::replace),
-                    " is not supported; \"default\" is"));
-      } else if (name == "rope_theta") {
-        const double inner = in.RealOf("rope_theta", value);
-        if (theta.has_value() && *theta != inner) {
-          in.Fail("rope_theta",
-                  absl::StrCat(*theta, " here, but ", inner, " in ", key));
-        }
-        theta = inner;
-      } else if (name == "partial_rotary_factor" && value == 1.0) {
-        continue;
-      } else {
+      if (name == "rope_type" || name == "type") continue;
+      if (name == "partial_rotary_factor" && value == 1.0) continue;
+      if (name != "rope_theta") {
         in.Fail(absl::StrCat(key, ".", name), "is not supported");
+        continue;
       }
+      const double inner = in.RealOf("rope_theta", value);
+      if (theta.has_value() && *theta != inner) {
+        in.Fail("rope_theta",
+                absl::StrCat(*theta, " here, but ", inner, " in ", key));
+      }
+      theta = inner;
     }
   }
   if (in.Real("partial_rotary_factor", 1.0) != 1.0) {

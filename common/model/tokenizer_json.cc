@@ -4,7 +4,9 @@
 // two pieces is a merge, listed by falling score.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -64,7 +66,33 @@ Json Replace(const Json& pattern, const char* content) {
   return {{"type", "Replace"}, {"pattern", pattern}, {"content", content}};
 }
 
-// What SentencePiece does to the text first, without the dummy prefix.
+// SentencePiece leaves its user-defined symbols out of normalisation; here only
+// added tokens escape it.
+bool Normalizes(const SentencePieceModel& model) {
+  return !model.charsmap.empty() || model.remove_extra_whitespaces;
+}
+
+// Whether a piece must be an added token. Special pieces are; so are
+// user-defined symbols, except single characters in a model that does not
+// normalise: those are safe as plain entries (no merge has them), and as added
+// tokens they would cut the text, which matters for the dummy prefix.
+bool IsAdded(const SentencePieceModel& model,
+             const SentencePieceModel::Piece& piece) {
+  if (piece.type == Type::kControl || piece.type == Type::kUnknown) return true;
+  return piece.type == Type::kUserDefined &&
+         (Normalizes(model) || Characters(piece.text) > 1);
+}
+
+bool HasAddedSymbols(const SentencePieceModel& model) {
+  return std::any_of(model.pieces.begin(), model.pieces.end(),
+                     [&](const SentencePieceModel::Piece& piece) {
+                       return piece.type == Type::kUserDefined &&
+                              IsAdded(model, piece);
+                     });
+}
+
+// What SentencePiece does to the text first. The patterns are Oniguruma's,
+// where ^ and $ would match at each line.
 Json Normalizer(const SentencePieceModel& model) {
   Json steps = Json::array();
   if (!model.charsmap.empty()) {
@@ -73,9 +101,13 @@ Json Normalizer(const SentencePieceModel& model) {
          {"precompiled_charsmap", absl::Base64Escape(model.charsmap)}});
   }
   if (model.remove_extra_whitespaces) {
-    steps.push_back(
-        {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    steps.push_back(Replace({{"Regex", "\\A +| +\\z"}}, ""));
     steps.push_back(Replace({{"Regex", " {2,}"}}, " "));
+  }
+  // With symbols that cut the text the prefix comes from Metaspace instead,
+  // which knows where the text begins (but adds none before a blank).
+  if (model.add_dummy_prefix && !HasAddedSymbols(model)) {
+    steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
   }
   if (steps.empty()) return nullptr;
   return {{"type", "Sequence"}, {"normalizers", steps}};
@@ -105,29 +137,25 @@ absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
         "a SentencePiece model with treat_whitespace_as_suffix, or without "
         "escape_whitespaces, has no tokenizer.json here");
   }
-  Json vocab = Json::object();
+  // Appended to directly: inserting by key searches from the start.
+  Json::object_t vocab;
+  std::unordered_set<std::string> seen;
   Json added = Json::array();
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
-    vocab[piece.text] = id;
-    // A user-defined single character needs no entry here: no merge has it,
-    // and as an added token it would swallow the dummy prefix before it.
-    const bool symbol =
-        piece.type == Type::kUserDefined && Characters(piece.text) > 1;
-    const bool special =
-        piece.type == Type::kControl || piece.type == Type::kUnknown;
-    if (!symbol && !special) continue;
+    if (!seen.insert(piece.text).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the SentencePiece model has the piece \"", piece.text, "\" twice"));
+    }
+    vocab.push_back({piece.text, id});
+    if (!IsAdded(model, piece)) continue;
     added.push_back({{"id", id},
                      {"content", piece.text},
                      {"single_word", false},
                      {"lstrip", false},
                      {"rstrip", false},
                      {"normalized", false},
-                     {"special", special}});
-  }
-  if (vocab.size() != model.pieces.size()) {
-    return absl::InvalidArgumentError(
-        "the SentencePiece model has the same piece twice");
+                     {"special", piece.type != Type::kUserDefined}});
   }
   Json merges = Json::array();
   for (const Merge& merge : DeriveMerges(model)) {
@@ -145,7 +173,8 @@ absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
       {"pre_tokenizer",
        {{"type", "Metaspace"},
         {"replacement", kSpace},
-        {"prepend_scheme", model.add_dummy_prefix ? "first" : "never"},
+        {"prepend_scheme",
+         model.add_dummy_prefix && HasAddedSymbols(model) ? "first" : "never"},
         {"split", false}}},
       {"post_processor", nullptr},
       {"decoder", Decoder(model)},
@@ -158,7 +187,7 @@ absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
         {"fuse_unk", true},
         {"byte_fallback", model.byte_fallback},
         {"ignore_merges", false},
-        {"vocab", vocab},
+        {"vocab", std::move(vocab)},
         {"merges", merges}}}};
   return root.dump(1, ' ', false, Json::error_handler_t::replace);
 }

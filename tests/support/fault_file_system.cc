@@ -351,6 +351,11 @@ absl::Status FaultFileSystem::Rename(const std::string& from,
                                      const std::string& to) {
   MutexLock lock(&mu_);
   RETURN_IF_ERROR(Mutate());
+  if (dirs_.count(Clean(from)) != 0) {
+    RETURN_IF_ERROR(CheckParent(Clean(to)));
+    RenameDir(Clean(from), Clean(to));
+    return absl::OkStatus();
+  }
   const auto entry = live_.find(Clean(from));
   if (entry == live_.end()) return NotFound("rename", from);
   RETURN_IF_ERROR(CheckParent(Clean(to)));
@@ -358,6 +363,26 @@ absl::Status FaultFileSystem::Rename(const std::string& from,
   live_.erase(entry);
   live_[Clean(to)] = std::move(inode);
   return absl::OkStatus();
+}
+
+// As the creation of a directory, durable at once.
+void FaultFileSystem::RenameDir(const std::string& from,
+                                const std::string& to) {
+  const auto moved = [&](const std::string& path) {
+    return path == from || absl::StartsWith(path, absl::StrCat(from, "/"))
+               ? absl::StrCat(to, path.substr(from.size()))
+               : path;
+  };
+  for (Entries* entries : {&live_, &durable_}) {
+    Entries renamed;
+    for (auto& [path, inode] : *entries) {
+      renamed.emplace(moved(path), std::move(inode));
+    }
+    *entries = std::move(renamed);
+  }
+  std::set<std::string> dirs;
+  for (const std::string& dir : dirs_) dirs.insert(moved(dir));
+  dirs_ = std::move(dirs);
 }
 
 absl::Status FaultFileSystem::Remove(const std::string& path) {

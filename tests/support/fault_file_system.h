@@ -99,6 +99,8 @@ class FaultFileSystem : public FileSystem {
                            uint64_t offset, absl::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndProcess() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RenameDir(const std::string& from, const std::string& to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   Entries live_ ABSL_GUARDED_BY(mu_);

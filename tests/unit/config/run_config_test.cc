@@ -126,7 +126,7 @@ TEST_CASE("what this build does not have is refused by name") {
   };
   CHECK(absl::StrContains(
       with("seq_len: 64", "seq_len: 64, assignment: leased")[0],
-      "run.yaml:3:34: data.assignment: got leased: it is not available yet"));
+      "run.yaml:3:33: data.assignment: got leased: it is not available yet"));
   CHECK(absl::StrContains(with("512}", "512, precision: bf16}")[1],
                           "bf16: it is not available yet"));
 }
@@ -272,7 +272,7 @@ TEST_CASE(
   const Case cases[] = {
       {std::string(399, '\1'), "399 bytes: an odd number"},
       {std::string(2 * 64, '\1'), "has 64 ids; a window needs 65"},
-      {std::string(398, '\1') + "\x00\x02",
+      {std::string(398, '\1') + std::string("\x00\x02", 2),
        "id 512 at index 199 is not below the vocabulary of 512"},
       {"", "0 ids"},
   };

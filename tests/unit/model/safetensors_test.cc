@@ -377,7 +377,7 @@ TEST_CASE("the reference files get the verdicts of expect.json") {
     CAPTURE(reader.status().ToString());
     REQUIRE(reader.ok() == (item["expect"] == "accept"));
     ++files;
-    if (!reader.ok()) continue;
+    if (!reader.ok() || !item.contains("tensors")) continue;
     REQUIRE(reader->tensors().size() == item["tensors"].size());
     for (const auto& [name, tensor] : item["tensors"].items()) {
       CAPTURE(name);

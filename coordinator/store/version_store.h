@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,13 +35,17 @@ class VersionStore {
     std::unique_ptr<WritableFile> theta_image;  // Null without an image.
     std::unique_ptr<WritableFile> momentum_image;
   };
+  // A file that an attempt before left is overwritten.
   absl::StatusOr<Pending> Create(uint32_t fragment, uint64_t version,
                                  bool with_blob, bool with_image);
-  // Fsyncs, renames to the final names, fsyncs the directories.
+  // Fsyncs, renames to the final names, fsyncs the directories. After an error
+  // the version may be created again, but not after DATA_LOSS: a failed fsync
+  // is final.
   absl::Status Commit(Pending pending);
 
   // Makes files known to Find; called for VersionPublished and RunCreated
-  // facts, on recovery and live. `round` is the round that gave the version.
+  // facts, on recovery and live. A FileRef of 0 bytes is no file; files that
+  // retention removed long ago may be registered again.
   void Register(uint32_t fragment, uint64_t version, const FileRef& blob,
                 const FileRef& theta_image, const FileRef& momentum_image,
                 const Digest& fragment_digest);
@@ -49,6 +54,7 @@ class VersionStore {
     std::string path;
     uint64_t bytes = 0;
   };
+  // Absent also when the file is gone.
   std::optional<Found> Find(const Digest& digest) const;
 
   struct Step {
@@ -65,14 +71,15 @@ class VersionStore {
 
   // The newest image whose two files are present and match their digests, not
   // newer than `at_most`; a damaged one is renamed *.broken with a warning and
-  // the one before is taken. Fills theta and momentum.
+  // the one before is taken. Fills theta and momentum. DATA_LOSS when there is
+  // none; both are undefined then.
   absl::StatusOr<uint64_t> LoadNewestImage(uint32_t fragment, uint64_t at_most,
                                            absl::Span<float> theta,
                                            absl::Span<float> momentum);
 
   // Keeps the newest `keep_images` images, the blobs after the oldest of them,
-  // and every image with version % keep_every == 0. Returns the version of the
-  // oldest image that recovery may need.
+  // and every image with version % keep_every == 0 (0: none of those). Returns
+  // the version of the oldest of the newest images; NOT_FOUND without images.
   absl::StatusOr<uint64_t> Prune(uint32_t fragment, int keep_images,
                                  uint64_t keep_every);
 
@@ -81,10 +88,25 @@ class VersionStore {
     FileRef blob, theta_image, momentum_image;
     Digest fragment_digest;
   };
+  using Key = std::pair<uint32_t, uint64_t>;  // Fragment, version.
+
+  std::string BlobPath(Key key) const;
+  std::string ThetaPath(Key key) const;
+  std::string MomentumPath(Key key) const;
+  bool HasImage(Key key, const Entry& entry) const;
+  // The blobs from `from` + 1 to `to`; absent when one is not there.
+  std::optional<std::vector<Step>> BlobChain(uint32_t fragment, uint64_t from,
+                                             uint64_t to) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status LoadImage(Key key, const Entry& entry, absl::Span<float> theta,
+                         absl::Span<float> momentum);
+  absl::Status LoadFile(const std::string& path, const FileRef& file,
+                        uint32_t fragment, absl::Span<float> values);
+
   FileSystem* const fs_;
   const std::string dir_;
   mutable Mutex mu_;
-  std::map<std::pair<uint32_t, uint64_t>, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace diloco

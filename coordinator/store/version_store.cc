@@ -1,0 +1,291 @@
+#include "coordinator/store/version_store.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+
+namespace diloco {
+namespace {
+
+constexpr char kTemporary[] = ".tmp";
+
+std::string FileName(uint32_t fragment, uint64_t version,
+                     absl::string_view suffix) {
+  return absl::StrFormat("f%02d-v%06d%s", fragment, version, suffix);
+}
+
+uint64_t BytesOf(const std::vector<VersionStore::Step>& steps) {
+  uint64_t bytes = 0;
+  for (const VersionStore::Step& step : steps) bytes += step.file.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+VersionStore::VersionStore(FileSystem* fs, std::string dir)
+    : fs_(fs), dir_(std::move(dir)) {}
+
+std::string VersionStore::BlobPath(Key key) const {
+  return JoinPath(JoinPath(dir_, "blobs"),
+                  FileName(key.first, key.second, ".blob"));
+}
+
+std::string VersionStore::ThetaPath(Key key) const {
+  return JoinPath(JoinPath(dir_, "images"),
+                  FileName(key.first, key.second, ".theta"));
+}
+
+std::string VersionStore::MomentumPath(Key key) const {
+  return JoinPath(JoinPath(dir_, "images"),
+                  FileName(key.first, key.second, ".momentum"));
+}
+
+absl::StatusOr<VersionStore::Pending> VersionStore::Create(uint32_t fragment,
+                                                           uint64_t version,
+                                                           bool with_blob,
+                                                           bool with_image) {
+  const auto create = [this](const std::string& path)
+      -> absl::StatusOr<std::unique_ptr<WritableFile>> {
+    RETURN_IF_ERROR(fs_->CreateDirs(DirName(path)));
+    ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                     fs_->OpenForWrite(absl::StrCat(path, kTemporary)));
+    RETURN_IF_ERROR(file->Truncate(0));
+    return file;
+  };
+  const Key key = {fragment, version};
+  Pending pending;
+  pending.fragment = fragment;
+  pending.version = version;
+  if (with_blob) {
+    ASSIGN_OR_RETURN(pending.blob, create(BlobPath(key)));
+  }
+  if (with_image) {
+    ASSIGN_OR_RETURN(pending.theta_image, create(ThetaPath(key)));
+    ASSIGN_OR_RETURN(pending.momentum_image, create(MomentumPath(key)));
+  }
+  return pending;
+}
+
+absl::Status VersionStore::Commit(Pending pending) {
+  const Key key = {pending.fragment, pending.version};
+  const std::pair<WritableFile*, std::string> files[] = {
+      {pending.theta_image.get(), ThetaPath(key)},
+      {pending.momentum_image.get(), MomentumPath(key)},
+      {pending.blob.get(), BlobPath(key)}};
+  for (const auto& [file, path] : files) {
+    if (file != nullptr) RETURN_IF_ERROR(file->Sync());
+  }
+  for (const auto& [file, path] : files) {
+    if (file == nullptr) continue;
+    RETURN_IF_ERROR(fs_->Rename(absl::StrCat(path, kTemporary), path));
+  }
+  if (pending.theta_image != nullptr) {
+    RETURN_IF_ERROR(fs_->SyncDir(DirName(ThetaPath(key))));
+  }
+  if (pending.blob != nullptr) {
+    RETURN_IF_ERROR(fs_->SyncDir(DirName(BlobPath(key))));
+  }
+  return absl::OkStatus();
+}
+
+void VersionStore::Register(uint32_t fragment, uint64_t version,
+                            const FileRef& blob, const FileRef& theta_image,
+                            const FileRef& momentum_image,
+                            const Digest& fragment_digest) {
+  MutexLock lock(&mu_);
+  entries_[{fragment, version}] =
+      Entry{blob, theta_image, momentum_image, fragment_digest};
+}
+
+std::optional<VersionStore::Found> VersionStore::Find(
+    const Digest& digest) const {
+  MutexLock lock(&mu_);
+  for (const auto& [key, entry] : entries_) {
+    const std::pair<const FileRef&, std::string> files[] = {
+        {entry.blob, BlobPath(key)},
+        {entry.theta_image, ThetaPath(key)},
+        {entry.momentum_image, MomentumPath(key)}};
+    for (const auto& [file, path] : files) {
+      if (file.bytes > 0 && file.digest == digest && fs_->Exists(path)) {
+        return Found{path, file.bytes};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool VersionStore::HasImage(Key key, const Entry& entry) const {
+  return entry.theta_image.bytes > 0 && entry.momentum_image.bytes > 0 &&
+         fs_->Exists(ThetaPath(key)) && fs_->Exists(MomentumPath(key));
+}
+
+std::optional<std::vector<VersionStore::Step>> VersionStore::BlobChain(
+    uint32_t fragment, uint64_t from, uint64_t to) const {
+  std::vector<Step> steps;
+  for (uint64_t version = from + 1; version <= to; ++version) {
+    const auto entry = entries_.find({fragment, version});
+    if (entry == entries_.end() || entry->second.blob.bytes == 0 ||
+        !fs_->Exists(BlobPath(entry->first))) {
+      return std::nullopt;
+    }
+    steps.push_back({/*image=*/false, version, entry->second.blob,
+                     entry->second.fragment_digest});
+  }
+  return steps;
+}
+
+absl::StatusOr<std::vector<VersionStore::Step>> VersionStore::Resolve(
+    uint32_t fragment, std::optional<uint64_t> have, uint64_t to) const {
+  MutexLock lock(&mu_);
+  if (entries_.count({fragment, to}) == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("fragment ", fragment, " has no version ", to, " here"));
+  }
+  std::optional<std::vector<Step>> best;
+  if (have.has_value() && *have <= to) best = BlobChain(fragment, *have, to);
+  // From the newest image on: an older one only makes the chain longer.
+  for (uint64_t version = to + 1; version-- > 0;) {
+    const auto entry = entries_.find({fragment, version});
+    if (entry == entries_.end()) break;
+    if (!HasImage(entry->first, entry->second)) continue;
+    std::optional<std::vector<Step>> chain = BlobChain(fragment, version, to);
+    if (!chain.has_value()) break;
+    chain->insert(chain->begin(),
+                  {/*image=*/true, version, entry->second.theta_image,
+                   entry->second.fragment_digest});
+    if (!best.has_value() || BytesOf(*chain) < BytesOf(*best)) {
+      best = std::move(chain);
+    }
+    break;
+  }
+  if (best.has_value()) return *std::move(best);
+  return absl::NotFoundError(absl::StrCat(
+      "nothing that is kept leads to version ", to, " of fragment ", fragment,
+      have.has_value() ? absl::StrCat(" from version ", *have)
+                       : std::string()));
+}
+
+absl::Status VersionStore::LoadFile(const std::string& path,
+                                    const FileRef& expected, uint32_t fragment,
+                                    absl::Span<float> values) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs_->OpenForRead(path));
+  ASSIGN_OR_RETURN(const Digest digest, BlockDigestOfFile(*file));
+  if (digest != expected.digest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has digest ", digest.Short(), ", recorded is ",
+                     expected.digest.Short()));
+  }
+  ASSIGN_OR_RETURN(const PartReader reader,
+                   PartReader::Open(std::move(file), path));
+  const PartHeader& header = reader.header();
+  if (header.codec != Codec::kFp32 || header.fragment != fragment ||
+      header.elements != static_cast<int64_t>(values.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " holds ", header.elements, " elements of fragment ",
+        header.fragment, " as ", CodecName(header.codec), ", expected ",
+        values.size(), " of fragment ", fragment, " as fp32"));
+  }
+  for (int64_t i = 0; i < reader.frames(); ++i) {
+    RETURN_IF_ERROR(reader.ReadFrame(
+        i, values.subspan(static_cast<size_t>(i * kFrameElements),
+                          static_cast<size_t>(reader.FrameElements(i)))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VersionStore::LoadImage(Key key, const Entry& entry,
+                                     absl::Span<float> theta,
+                                     absl::Span<float> momentum) {
+  const std::pair<std::string, std::pair<FileRef, absl::Span<float>>> files[] =
+      {{ThetaPath(key), {entry.theta_image, theta}},
+       {MomentumPath(key), {entry.momentum_image, momentum}}};
+  for (const auto& [path, what] : files) {
+    const absl::Status status =
+        LoadFile(path, what.first, key.first, what.second);
+    if (status.ok()) continue;
+    if (absl::IsInvalidArgument(status)) {
+      // Its content is wrong, and stays wrong.
+      RETURN_IF_ERROR(fs_->Rename(path, absl::StrCat(path, ".broken")));
+    }
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> VersionStore::LoadNewestImage(
+    uint32_t fragment, uint64_t at_most, absl::Span<float> theta,
+    absl::Span<float> momentum) {
+  std::map<Key, Entry> images;
+  {
+    MutexLock lock(&mu_);
+    const auto end = entries_.upper_bound({fragment, at_most});
+    for (auto it = entries_.lower_bound({fragment, 0}); it != end; ++it) {
+      if (it->second.theta_image.bytes > 0) images.insert(*it);
+    }
+  }
+  for (auto it = images.rbegin(); it != images.rend(); ++it) {
+    const auto& [key, entry] = *it;
+    if (!fs_->Exists(ThetaPath(key)) && !fs_->Exists(MomentumPath(key))) {
+      continue;  // Retention took it.
+    }
+    const absl::Status status = LoadImage(key, entry, theta, momentum);
+    if (status.ok()) return key.second;
+    DILOCO_LOG(WARNING) << "image cannot be used, trying the one before"
+                        << " fragment=" << fragment << " version=" << key.second
+                        << " error=\"" << status.message() << "\"";
+  }
+  return absl::DataLossError(
+      absl::StrCat("no good image of fragment ", fragment, " up to version ",
+                   at_most, " in ", JoinPath(dir_, "images"),
+                   ": restore the state directory from a backup"));
+}
+
+absl::StatusOr<uint64_t> VersionStore::Prune(uint32_t fragment, int keep_images,
+                                             uint64_t keep_every) {
+  std::vector<std::string> doomed;
+  std::optional<uint64_t> oldest;
+  {
+    MutexLock lock(&mu_);
+    const auto begin = entries_.lower_bound({fragment, 0});
+    int images = 0;
+    for (auto it = entries_.upper_bound({fragment, UINT64_MAX});
+         it != begin && images < keep_images;) {
+      --it;
+      if (!HasImage(it->first, it->second)) continue;
+      oldest = it->first.second;
+      ++images;
+    }
+    if (!oldest.has_value()) {
+      return absl::NotFoundError(
+          absl::StrCat("fragment ", fragment, " has no image"));
+    }
+    const auto end = entries_.lower_bound({fragment, *oldest});
+    for (auto it = begin; it != end;) {
+      const bool keep = it->second.theta_image.bytes > 0 && keep_every > 0 &&
+                        it->first.second % keep_every == 0;
+      if (it->second.blob.bytes > 0) doomed.push_back(BlobPath(it->first));
+      it->second.blob = FileRef{};
+      if (keep) {
+        ++it;
+        continue;
+      }
+      if (it->second.theta_image.bytes > 0) {
+        doomed.push_back(ThetaPath(it->first));
+        doomed.push_back(MomentumPath(it->first));
+      }
+      it = entries_.erase(it);
+    }
+    // The oldest image stands in for its own blob.
+    doomed.push_back(BlobPath({fragment, *oldest}));
+    entries_[{fragment, *oldest}].blob = FileRef{};
+  }
+  for (const std::string& path : doomed) {
+    if (fs_->Exists(path)) RETURN_IF_ERROR(fs_->Remove(path));
+  }
+  return *oldest;
+}
+
+}  // namespace diloco

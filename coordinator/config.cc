@@ -207,7 +207,7 @@ class Checker {
       Error(key, content.status().message());
       return;
     }
-    const std::string name = path.substr(path.rfind('/') + 1);
+    const std::string name = HfTokenizerName(path);
     static const std::set<std::string>* const kTaken =
         new std::set<std::string>{"config.json", "generation_config.json",
                                   "model.safetensors", "README.md"};
@@ -378,8 +378,7 @@ Digest SettingsDigest(const RunConfig& config) {
                     "\n");
   }
   for (const ContentFile& file : config.data.tokenizer_files) {
-    absl::StrAppend(&text, "tokenizer ",
-                    file.path.substr(file.path.rfind('/') + 1), " ",
+    absl::StrAppend(&text, "tokenizer ", HfTokenizerName(file.path), " ",
                     file.digest.ToHex(), "\n");
   }
   if (config.eval.shard) {

@@ -38,6 +38,14 @@ absl::Status ReadHfWeights(FileSystem* fs, const std::string& dir,
 std::vector<std::string> HfTokenizerFiles(FileSystem* fs,
                                           const std::string& dir);
 
+// The name of a tokenizer file in an export: its own, but tokenizer.model for
+// any SentencePiece model (*.model), where tools look for it.
+std::string HfTokenizerName(const std::string& path);
+
+// The text of config.json, without special token ids; ParseHfConfig reads it
+// back.
+std::string HfConfigJson(const ModelConfig& config);
+
 struct HfExport {
   ModelConfig config;
   const Layout* layout = nullptr;            // Not owned.
@@ -48,8 +56,8 @@ struct HfExport {
 
 // Writes `dir`, which must not exist, under a temporary name beside it and
 // renames it when everything is durable. fp32 weights in one file. A
-// SentencePiece BPE model among the tokenizer files (named tokenizer.model)
-// also gives tokenizer.json and tokenizer_config.json, unless they are given.
+// SentencePiece BPE model among the tokenizer files also gives tokenizer.json
+// and tokenizer_config.json, unless they are given.
 absl::Status WriteHfDirectory(FileSystem* fs, const std::string& dir,
                               const HfExport& contents);
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
@@ -16,10 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxTokenizerBytes = 256 << 20;
-
-std::string BaseName(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 std::string Dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -91,11 +88,14 @@ absl::StatusOr<SpecialIds> WriteTokenizer(FileSystem* fs,
   std::set<std::string> names;
   std::optional<SentencePieceModel> pieces;
   for (const std::string& path : contents.tokenizer_files) {
-    const std::string name = BaseName(path);
+    const std::string name = HfTokenizerName(path);
     ASSIGN_OR_RETURN(const std::string bytes,
                      ReadFile(fs, path, kMaxTokenizerBytes));
     RETURN_IF_ERROR(WriteText(fs, dir, name, bytes));
-    names.insert(name);
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two tokenizer files would be called ", name));
+    }
     if (name == "tokenizer.model") {
       absl::StatusOr<SentencePieceModel> model =
           ParseSentencePieceModel(path, bytes);
@@ -164,6 +164,15 @@ absl::Status ClearDirectory(FileSystem* fs, const std::string& dir) {
 }
 
 }  // namespace
+
+std::string HfTokenizerName(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  return absl::EndsWith(name, ".model") ? "tokenizer.model" : name;
+}
+
+std::string HfConfigJson(const ModelConfig& config) {
+  return Dump(ConfigJson(config, SpecialIds{}));
+}
 
 absl::Status WriteHfDirectory(FileSystem* fs, const std::string& path,
                               const HfExport& contents) {

@@ -101,7 +101,10 @@ Json Normalizer(const SentencePieceModel& model) {
          {"precompiled_charsmap", absl::Base64Escape(model.charsmap)}});
   }
   if (model.remove_extra_whitespaces) {
-    steps.push_back(Replace({{"Regex", "\\A +| +\\z"}}, ""));
+    // Added tokens cut the text, and blanks beside them stay.
+    if (!HasAddedSymbols(model)) {
+      steps.push_back(Replace({{"Regex", "\\A +| +\\z"}}, ""));
+    }
     steps.push_back(Replace({{"Regex", " {2,}"}}, " "));
   }
   // With symbols that cut the text the prefix comes from Metaspace instead,

@@ -22,6 +22,14 @@ std::string PeerAddress(absl::string_view peer) {
   return std::string(peer);
 }
 
+// At most kMaxText bytes, not cut inside a character.
+std::string ShortText(const std::string& text) {
+  if (text.size() <= kMaxText) return text;
+  size_t end = kMaxText;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 uint64_t Milliseconds(absl::Duration duration) {
   return duration <= absl::ZeroDuration()
              ? 0
@@ -143,7 +151,7 @@ absl::StatusOr<WorkerProgress> DecodeProgress(
   progress.bytes_sent = report.bytes_sent();
   progress.bytes_received = report.bytes_received();
   progress.skipped_steps = report.skipped_steps();
-  progress.state = report.state().substr(0, kMaxText);
+  progress.state = ShortText(report.state());
   progress.version = report.version();
   ASSIGN_OR_RETURN(progress.digest,
                    DecodeOptionalDigest("digest of the copy", report.digest()));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "common/base/version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/message_codec.h"
 #include "common/rpc/protocol.h"
@@ -55,6 +56,7 @@ void EncodeJoined(const JoinOutcome& outcome, const CoordinatorOptions& options,
       options.policy.suspect_after / kBeatsBeforeSuspect)));
   EncodeProtocol(OurProtocol(), out->mutable_protocol());
   out->set_protocol_version(OurProtocol().max);
+  out->set_build(BuildVersion());
 }
 
 // For calls that are answered with a status and our fencing.

@@ -1,0 +1,34 @@
+// A token bucket that paces bulk transfers (`bulk.max_rate`), so that they
+// never fill a line that control shares.
+#ifndef COMMON_RPC_RATE_LIMITER_H_
+#define COMMON_RPC_RATE_LIMITER_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+
+namespace diloco {
+
+// Thread-safe.
+class RateLimiter {
+ public:
+  // `bytes_per_second` 0: no limit. The bucket holds a quarter of a second.
+  RateLimiter(uint64_t bytes_per_second, Clock* clock);
+
+  // Takes `bytes` from the bucket, which may go into debt, and returns how long
+  // the caller must pause before it sends them.
+  absl::Duration Take(uint64_t bytes);
+
+ private:
+  const double rate_;
+  Clock* const clock_;
+  Mutex mu_;
+  // When the bucket is full again.
+  Instant full_at_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace diloco
+
+#endif  // COMMON_RPC_RATE_LIMITER_H_

@@ -1,0 +1,64 @@
+#include "common/rpc/transfer_watch.h"
+
+#include <algorithm>
+
+namespace diloco {
+namespace {
+
+// How soon a cancellation is noticed.
+constexpr absl::Duration kLook = absl::Milliseconds(50);
+
+}  // namespace
+
+bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel) {
+  Mutex mu;
+  CondVar never;
+  MutexLock lock(&mu);
+  while (pause > absl::ZeroDuration() && !cancel.requested()) {
+    const absl::Duration slice = std::min(pause, kLook);
+    never.WaitFor(&mu, slice);
+    pause -= slice;
+  }
+  return !cancel.requested();
+}
+
+TransferWatch::TransferWatch(grpc::ClientContext* context, absl::Duration limit,
+                             Clock* clock, const Cancellation& cancel)
+    : context_(context),
+      limit_(limit),
+      clock_(clock),
+      cancel_(cancel),
+      last_(clock->Now()),
+      thread_([this] { Run(); }) {}
+
+TransferWatch::~TransferWatch() {
+  {
+    MutexLock lock(&mu_);
+    done_ = true;
+    changed_.SignalAll();
+  }
+  thread_.join();
+}
+
+void TransferWatch::Progress() {
+  MutexLock lock(&mu_);
+  last_ = clock_->Now();
+}
+
+void TransferWatch::Run() {
+  MutexLock lock(&mu_);
+  while (!done_) {
+    if (cancel_.requested()) {
+      context_->TryCancel();
+      return;
+    }
+    if (clock_->Now() - last_ >= limit_) {
+      stalled_ = true;
+      context_->TryCancel();
+      return;
+    }
+    changed_.WaitFor(&mu_, kLook);
+  }
+}
+
+}  // namespace diloco

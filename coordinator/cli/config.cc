@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/io/file_system.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/example_run.h"
 
 namespace diloco {
 namespace {
@@ -27,12 +28,24 @@ absl::StatusOr<LoadedRun> Load(const std::string& path) {
   return loaded;
 }
 
+absl::Status Init(const std::string& path) {
+  FileSystem* const fs = FileSystem::Posix();
+  if (fs->Exists(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " exists; give the name of a new file"));
+  }
+  RETURN_IF_ERROR(WriteFileAtomic(fs, path, kExampleRun));
+  std::printf("%s: every key, with its default or an example\n", path.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status RunConfigCommand(const Invocation& invocation) {
   const std::string& action = invocation.positional[0];
+  if (action == "init") return Init(invocation.positional[1]);
   if (action != "check" && action != "print") {
-    const std::string nearest = NearestName(action, {"check", "print"});
+    const std::string nearest = NearestName(action, {"check", "print", "init"});
     return absl::InvalidArgumentError(absl::StrCat(
-        "config ", action, ": expected check or print",
+        "config ", action, ": expected check, print or init",
         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   ASSIGN_OR_RETURN(const LoadedRun loaded, Load(invocation.positional[1]));
@@ -51,14 +64,17 @@ absl::Status RunConfigCommand(const Invocation& invocation) {
 CommandSpec ConfigCommand() {
   CommandSpec command;
   command.name = "config";
-  command.summary = "check a run file, or print it with its effective values";
-  command.positional = {"check|print", "FILE"};
+  command.summary =
+      "check a run file, print its effective values, or write an example";
+  command.positional = {"check|print|init", "FILE"};
   command.flags = {
       {"effective", "", "print every key, defaults included (always so)"}};
   command.details =
       "check exits 2 and lists all errors as FILE:LINE:COLUMN: KEY: MESSAGE;\n"
-      "nothing is written. FILE is a coordinator's run.yaml.\n";
+      "nothing is written. FILE is a coordinator's run.yaml; init writes "
+      "one.\n";
   command.example =
+      "  dilococtl config init run.yaml\n"
       "  dilococtl config check run.yaml\n"
       "  dilococtl config print --effective run.yaml\n";
   command.run = RunConfigCommand;

@@ -1,4 +1,6 @@
 // `dilococtl version`: this program, and the coordinator if one is reachable.
+#include "common/base/version.h"
+
 #include <grpcpp/grpcpp.h>
 
 #include <cstdio>
@@ -10,16 +12,12 @@
 #include "coordinator/cli/message_json.h"
 #include "google/protobuf/stubs/common.h"
 
-#ifndef DILOCO_VERSION
-#error "the build names the version: DILOCO_VERSION"
-#endif
-
 namespace diloco {
 namespace {
 
 absl::Status RunVersion(const Invocation& invocation) {
   nlohmann::ordered_json json;
-  json["dilococtl"] = DILOCO_VERSION;
+  json["dilococtl"] = BuildVersion();
   json["grpc"] = grpc::Version();
   json["protobuf"] =
       google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION);
@@ -37,7 +35,7 @@ absl::Status RunVersion(const Invocation& invocation) {
           ? absl::StrCat("none at ", invocation.coordinator)
           : json["coordinator"].get<std::string>();
   std::printf("dilococtl %s (gRPC %s, protobuf %s)\ncoordinator: %s\n",
-              DILOCO_VERSION, json["grpc"].get<std::string>().c_str(),
+              BuildVersion(), json["grpc"].get<std::string>().c_str(),
               json["protobuf"].get<std::string>().c_str(), coordinator.c_str());
   return absl::OkStatus();
 }

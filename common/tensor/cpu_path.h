@@ -31,7 +31,7 @@ inline size_t PathIndex(CpuPath path) { return static_cast<size_t>(path); }
 #define DILOCO_INLINE_BODY static inline __attribute__((always_inline))
 
 #if defined(__x86_64__)
-#define DILOCO_TARGET_AVX2 __attribute__((target("avx2")))
+#define DILOCO_TARGET_AVX2 __attribute__((target("avx2,f16c")))
 #define DILOCO_TARGET_AVX512 \
   __attribute__((            \
       target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))

@@ -121,6 +121,8 @@ TEST_CASE(
   CHECK_FALSE(fs.Exists("out"));
   REQUIRE(WriteHfDirectory(&fs, "out", out).ok());
   CHECK(*ReadFile(&fs, "out/special_tokens_map.json") == "{ \"odd\" :1}\n");
+  CHECK(HfTokenizerName("t/pieces.model") == "tokenizer.model");
+  CHECK(HfTokenizerName("vocab.json") == "vocab.json");
   const absl::Status twice = WriteHfDirectory(&fs, "out", out);
   CHECK(twice.code() == absl::StatusCode::kAlreadyExists);
   out.tokenizer_files = {"t/missing.json"};

@@ -83,6 +83,19 @@ TEST_CASE("merges follow from the scores, best first, each split once") {
   CHECK(json["normalizer"]["normalizers"][0]["type"] == "Prepend");
 }
 
+TEST_CASE("a symbol that normalisation would change becomes an added token") {
+  auto model = *ParseSentencePieceModel("t", Sample(2));
+  model.remove_extra_whitespaces = true;
+  const auto json = nlohmann::json::parse(*TokenizerJson(model));
+  REQUIRE(json["added_tokens"].size() == 4);
+  CHECK(json["added_tokens"][3]["content"] == "\n");
+  CHECK(json["added_tokens"][3]["special"] == false);
+  // The prefix then comes from Metaspace: only where the text begins.
+  CHECK(json["pre_tokenizer"]["prepend_scheme"] == "first");
+  REQUIRE(json["normalizer"]["normalizers"].size() == 1);
+  CHECK(json["normalizer"]["normalizers"][0]["pattern"]["Regex"] == " {2,}");
+}
+
 TEST_CASE("what has no counterpart in tokenizer.json is refused by name") {
   const auto unigram = TokenizerJson(*ParseSentencePieceModel("t", Sample(1)));
   CHECK(unigram.status().code() == absl::StatusCode::kUnimplemented);

@@ -10,6 +10,7 @@
 #include "common/config/document.h"
 #include "common/config/field_table.h"
 #include "common/model/hf_directory.h"
+#include "common/model/sentencepiece_model.h"
 #include "coordinator/config_fields.h"
 
 namespace diloco {
@@ -213,6 +214,16 @@ class Checker {
                                   "model.safetensors", "README.md"};
     if (kTaken->count(name) > 0 || !tokenizer_names_.insert(name).second) {
       Error(key, absl::StrCat("two files of an export would be called ", name));
+      return;
+    }
+    // Other kinds of tokenizer.model exist (tiktoken ranks): those only travel.
+    const absl::StatusOr<SentencePieceModel> pieces =
+        ParseSentencePieceModel(path, *content);
+    const int64_t vocab = loaded_.config.model.vocab;
+    if (name == "tokenizer.model" && pieces.ok() && vocab > 0 &&
+        static_cast<int64_t>(pieces->pieces.size()) > vocab) {
+      Error(key, absl::StrCat(path, " has ", pieces->pieces.size(),
+                              " pieces, the model's vocabulary only ", vocab));
       return;
     }
     loaded_.config.data.tokenizer_files.push_back({path, Sha256(*content)});

@@ -287,6 +287,30 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a tokenizer with more ids than the model has rows is refused") {
+  FaultFileSystem fs;
+  // Three SentencePiece pieces: a, b, c.
+  Put(&fs, "t.model",
+      "\n\x03\n\x01"
+      "a"
+      "\n\x03\n\x01"
+      "b"
+      "\n\x03\n\x01"
+      "c");
+  const std::string text = absl::StrReplaceAll(
+      kBase,
+      {{"vocab: 512", "vocab: 2"}, {"64}\n", "64, tokenizer: t.model}\n"}});
+  const auto refused = ParseRunConfig(&fs, "run.yaml", text);
+  CAPTURE(refused.status().ToString());
+  REQUIRE_FALSE(refused.ok());
+  CHECK(absl::StrContains(
+      refused.status().message(),
+      "data.tokenizer: t.model has 3 pieces, the model's vocabulary only 2"));
+  CHECK(ParseRunConfig(&fs, "run.yaml",
+                       absl::StrReplaceAll(text, {{"vocab: 2", "vocab: 3"}}))
+            .ok());
+}
+
 TEST_CASE("each setting of the run moves the digest, local ones do not") {
   const Digest base = SettingsDigest(Good(kBase));
   for (const char* line :

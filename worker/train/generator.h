@@ -20,7 +20,8 @@ struct SampleOptions {
   double temperature = 0.8;  // 0: always the most likely id.
   double top_p = 0.95;       // Smallest set with this probability; 1: all.
   uint64_t seed = 0;
-  std::optional<int32_t> stop_id;  // Ends the text; not part of the result.
+  std::optional<int32_t> stop_id =
+      std::nullopt;  // Ends the text; not part of the result.
 };
 
 // One thread at a time.

@@ -30,6 +30,7 @@ absl::StatusOr<ForwardProbe> RunForwardProbe(const ModelConfig& model,
         params.size(), " parameter values for a layout of ", layout.elements));
   }
   return Guarded("forward probe", [&]() -> absl::StatusOr<ForwardProbe> {
+    at::set_num_threads(1);
     const FlatParams flat(layout, at::kCPU, /*with_grads=*/true);
     std::copy(params.begin(), params.end(),
               flat.values().mutable_data_ptr<float>());

@@ -23,8 +23,8 @@ struct ForwardProbe {
   std::vector<float> grads;  // Of the loss; as the layout.
 };
 
-// `params` has layout.elements values. On the CPU; costs a fresh model, not for
-// hot paths. Errors as Trainer::Step.
+// `params` has layout.elements values. On the CPU with one
+// thread; costs a fresh model, not for hot paths. Errors as Trainer::Step.
 absl::StatusOr<ForwardProbe> RunForwardProbe(const ModelConfig& model,
                                              const Layout& layout,
                                              absl::Span<const float> params,

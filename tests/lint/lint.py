@@ -44,7 +44,7 @@ MAY_INCLUDE = {
     "worker/core": ["common/base", "common/io", "common/tensor",
                     "common/config"],
     "worker/data": COMMON_NO_RPC,
-    "worker/update": COMMON_NO_RPC,
+    "worker/update": COMMON_NO_RPC + ["worker/core"],
     "worker/train": COMMON_NO_RPC,
     "worker/transport": COMMON + ["worker/core"],
     "worker/runtime": COMMON_NO_RPC + [
@@ -67,8 +67,7 @@ PURE_DIRS = {"coordinator/core", "worker/core"}
 IMPURE_HEADERS = {
     "thread", "mutex", "shared_mutex", "condition_variable", "future",
     "fstream", "filesystem", "cstdio", "chrono", "ctime", "random",
-    "common/base/mutex.h", "common/base/ids.h", "common/base/shutdown.h",
-    "common/io/file_system.h",
+    "common/base/mutex.h", "common/base/shutdown.h", "common/io/file_system.h",
 }
 IMPURE_CALLS = re.compile(
     r"Clock::Real\(|WallTime\(|RandomBytes\(|\bstd::rand\b|\bfopen\(")

@@ -163,6 +163,9 @@ class CoordinatorPort {
                                 const std::string& path,
                                 const CancelFlag& cancel) = 0;
 
+  // Ends calls in flight and all later ones with CANCELLED.
+  virtual void Shutdown() = 0;
+
   // Bytes on the wire so far, both ways, framing included.
   struct Traffic {
     uint64_t sent = 0;

@@ -1,0 +1,62 @@
+// A Trainer with known gradients: whole runs in milliseconds, no torch. The
+// gradient of every parameter is local - target + a little of the batch's first
+// id, and a running average of it is the optimiser's state: lost state, a wrong
+// data position or a wrong base all change the result.
+#ifndef TESTS_SUPPORT_AGENT_FAKE_TRAINER_H_
+#define TESTS_SUPPORT_AGENT_FAKE_TRAINER_H_
+
+#include <string>
+#include <vector>
+
+#include "worker/train/trainer.h"
+
+namespace diloco {
+
+class FakeTrainer final : public Trainer {
+ public:
+  FakeTrainer(Layout layout, float target)
+      : layout_(std::move(layout)), target_(target) {
+    const auto n = static_cast<size_t>(layout_.elements);
+    local_.resize(n);
+    anchor_.resize(n);
+    average_.resize(n);
+  }
+
+  // From the n-th step on (1-based) the local values turn NaN after the step.
+  void PoisonAtStep(uint64_t step) { poison_at_ = step; }
+  std::vector<float>& anchor() { return anchor_; }
+
+  const Layout& layout() const override { return layout_; }
+  absl::StatusOr<StepResult> Step(const Batch& batch, double lr) override;
+  absl::StatusOr<LossSum> Evaluate(const Batch& batch) override;
+  absl::Status Load(uint32_t fragment, absl::Span<const float> values) override;
+  absl::StatusOr<Ticket> Take(uint32_t fragment) override;
+  absl::Status Encode(Ticket ticket, PartWriter& writer) override;
+  absl::Status Merge(uint32_t fragment, const PartReader& change,
+                     MergeMode mode) override;
+  Digest AnchorDigest(uint32_t fragment) override;
+  absl::Status ReadAnchor(uint32_t fragment, absl::Span<float> out) override;
+  absl::Status ReadLocal(uint32_t fragment, absl::Span<float> out) override;
+  absl::Status ExportState(const StateSink& sink) override;
+  absl::Status ImportState(absl::string_view name,
+                           absl::Span<const float> values) override;
+  uint64_t optimizer_steps() const override { return steps_; }
+  void set_optimizer_steps(uint64_t steps) override { steps_ = steps; }
+
+ private:
+  absl::Span<float> Range(uint32_t fragment, std::vector<float>& flat) const {
+    const FragmentSpec& spec = layout_.fragments[fragment];
+    return absl::MakeSpan(flat).subspan(static_cast<size_t>(spec.first),
+                                        static_cast<size_t>(spec.elements));
+  }
+
+  const Layout layout_;
+  const float target_;
+  uint64_t poison_at_ = 0;
+  uint64_t steps_ = 0;
+  std::vector<float> local_, anchor_, average_, taken_;
+};
+
+}  // namespace diloco
+
+#endif  // TESTS_SUPPORT_AGENT_FAKE_TRAINER_H_

@@ -1,0 +1,137 @@
+#include "worker/core/session_machine.h"
+
+#include "tests/support/catch.h"
+
+namespace diloco {
+namespace {
+
+using Kind = Action::Kind;
+
+ViewInput Running(uint64_t version, uint64_t round, uint32_t steps) {
+  ViewInput view;
+  view.phase = ViewInput::Phase::kRunning;
+  view.version = version;
+  view.lease = ViewInput::Lease{round, version, steps, false};
+  return view;
+}
+
+LocalState Holding(uint64_t version) {
+  LocalState local;
+  local.version = version;
+  return local;
+}
+
+Kind Next(const LocalState& local, const ViewInput& view) {
+  return NextAction(local, view, LatePolicy::kCarry).kind;
+}
+
+TEST_CASE("a worker without theta pulls it first") {
+  REQUIRE(Next(LocalState{}, Running(3, 4, 10)) == Kind::kPull);
+}
+
+TEST_CASE("a lease is begun, stepped through and submitted") {
+  LocalState local = Holding(3);
+  const ViewInput view = Running(3, 4, 2);
+  REQUIRE(Next(local, view) == Kind::kBegin);
+  BeginWindow(local, *view.lease);
+  REQUIRE(Next(local, view) == Kind::kStep);
+  local.window.steps_done = local.window.steps = 1;
+  REQUIRE(Next(local, view) == Kind::kStep);
+  local.window.steps_done = local.window.steps = 2;
+  REQUIRE(Next(local, view) == Kind::kSubmit);
+  local.window.delivered = true;
+  REQUIRE(Next(local, view) == Kind::kWait);
+}
+
+TEST_CASE("an update that the coordinator already has is not trained again") {
+  ViewInput view = Running(3, 4, 2);
+  view.lease->delivered = true;
+  REQUIRE(Next(Holding(3), view) == Kind::kWait);
+}
+
+TEST_CASE("C6.5 a late worker carries its steps into the next round") {
+  LocalState local = Holding(3);
+  local.window = {
+      .round = 4, .base_version = 3, .steps_done = 5, .tokens = 50, .steps = 5};
+  const ViewInput view = Running(4, 5, 2);
+  const Action action = NextAction(local, view, LatePolicy::kCarry);
+  REQUIRE(action.kind == Kind::kCatchUp);
+  REQUIRE(action.carry);
+  FinishCatchUp(local, 4, true);
+  REQUIRE(Next(local, view) == Kind::kBegin);
+  BeginWindow(local, *view.lease);
+  REQUIRE(local.window.steps_done == 0);
+  REQUIRE(local.window.tokens == 50);
+  REQUIRE(local.window.steps == 5);
+}
+
+TEST_CASE("C6.5 late: reject drops the steps and says so") {
+  LocalState local = Holding(3);
+  local.window = {
+      .round = 4, .base_version = 3, .steps_done = 5, .tokens = 50, .steps = 5};
+  const Action action =
+      NextAction(local, Running(4, 5, 2), LatePolicy::kReject);
+  REQUIRE(action.kind == Kind::kCatchUp);
+  REQUIRE_FALSE(action.carry);
+  REQUIRE(action.reason.find("5 steps are dropped") != std::string::npos);
+  FinishCatchUp(local, 4, false);
+  REQUIRE(local.window == Window{});
+}
+
+TEST_CASE("a delivered window is replaced, not carried") {
+  LocalState local = Holding(3);
+  local.window = {.round = 4,
+                  .base_version = 3,
+                  .steps_done = 2,
+                  .tokens = 20,
+                  .steps = 2,
+                  .delivered = true};
+  const Action action = NextAction(local, Running(4, 5, 2), LatePolicy::kCarry);
+  REQUIRE(action.kind == Kind::kCatchUp);
+  REQUIRE_FALSE(action.carry);
+}
+
+TEST_CASE(
+    "evaluation happens before the first step of a window, once a slice") {
+  LocalState local = Holding(3);
+  ViewInput view = Running(3, 4, 2);
+  view.evals = {{2, 0}, {3, 1}};
+  const Action action = NextAction(local, view, LatePolicy::kCarry);
+  REQUIRE(action.kind == Kind::kEvaluate);
+  REQUIRE(action.slice == 1);
+  local.evaluated.push_back(1);
+  REQUIRE(Next(local, view) == Kind::kBegin);
+  local.evaluated.clear();
+  local.window.round = 4;
+  local.window.steps_done = local.window.steps = 1;
+  REQUIRE(Next(local, view) == Kind::kStep);
+}
+
+TEST_CASE("a finished run is evaluated, then left") {
+  LocalState local = Holding(7);
+  ViewInput view;
+  view.phase = ViewInput::Phase::kFinished;
+  view.version = 7;
+  view.evals = {{7, 0}};
+  REQUIRE(Next(local, view) == Kind::kEvaluate);
+  local.evaluated.push_back(0);
+  REQUIRE(Next(local, view) == Kind::kFinish);
+}
+
+TEST_CASE("a drained worker finishes its window and leaves") {
+  LocalState local = Holding(3);
+  ViewInput view = Running(3, 4, 2);
+  view.drain = true;
+  REQUIRE(Next(local, view) == Kind::kBegin);
+  view.lease->delivered = true;
+  REQUIRE(Next(local, view) == Kind::kLeave);
+}
+
+TEST_CASE("a lease on another base than the one held waits for the next view") {
+  ViewInput view = Running(3, 4, 2);
+  view.lease->base_version = 2;
+  REQUIRE(Next(Holding(3), view) == Kind::kWait);
+}
+
+}  // namespace
+}  // namespace diloco

@@ -1,0 +1,97 @@
+#include "worker/core/session_machine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace diloco {
+
+Action NextAction(const LocalState& local, const ViewInput& view,
+                  LatePolicy late) {
+  Action action;
+  if (!local.version.has_value()) {
+    action.kind = Action::Kind::kPull;
+    action.version = view.version;
+    action.reason = "nothing held yet";
+    return action;
+  }
+  if (view.version > *local.version) {
+    action.kind = Action::Kind::kCatchUp;
+    action.version = view.version;
+    const bool unsent = local.window.steps > 0 && !local.window.delivered;
+    action.carry = unsent && late == LatePolicy::kCarry;
+    action.reason =
+        !unsent ? absl::StrCat("version ", view.version, " is published")
+        : action.carry
+            ? absl::StrCat("round ", local.window.round,
+                           " closed without this worker; its ",
+                           local.window.steps, " steps are carried on")
+            : absl::StrCat("round ", local.window.round,
+                           " closed without this worker; its ",
+                           local.window.steps, " steps are dropped");
+    return action;
+  }
+  // Before the first step the local values are the anchor: the only moment at
+  // which evaluating one is evaluating the other.
+  if (local.window.steps == 0) {
+    for (const ViewInput::Eval& eval : view.evals) {
+      const bool done =
+          std::find(local.evaluated.begin(), local.evaluated.end(),
+                    eval.slice) != local.evaluated.end();
+      if (eval.version == *local.version && !done) {
+        action.kind = Action::Kind::kEvaluate;
+        action.slice = eval.slice;
+        action.version = eval.version;
+        return action;
+      }
+    }
+  }
+  if (view.phase == ViewInput::Phase::kFinished) {
+    action.kind = Action::Kind::kFinish;
+    action.reason = "the run is finished";
+    return action;
+  }
+  const bool working = view.lease.has_value() && !view.lease->delivered &&
+                       view.lease->base_version == *local.version;
+  if (!working) {
+    if (view.drain) {
+      action.kind = Action::Kind::kLeave;
+      action.reason = "drained";
+      return action;
+    }
+    action.reason = view.lease.has_value() && view.lease->delivered
+                        ? absl::StrCat("update of round ", view.lease->round,
+                                       " delivered; waiting for the others")
+                        : "no lease in the open round";
+    return action;
+  }
+  if (local.window.round != view.lease->round) {
+    action.kind = Action::Kind::kBegin;
+    return action;
+  }
+  if (local.window.delivered) {
+    action.reason = absl::StrCat("update of round ", view.lease->round,
+                                 " is settled; waiting for the others");
+    return action;
+  }
+  action.kind = local.window.steps_done < view.lease->steps
+                    ? Action::Kind::kStep
+                    : Action::Kind::kSubmit;
+  return action;
+}
+
+void BeginWindow(LocalState& local, const ViewInput::Lease& lease) {
+  Window& window = local.window;
+  if (window.delivered) window = Window{};
+  window.round = lease.round;
+  window.base_version = lease.base_version;
+  window.steps_done = 0;
+}
+
+void FinishCatchUp(LocalState& local, uint64_t version, bool carry) {
+  local.version = version;
+  local.evaluated.clear();
+  if (!carry) local.window = Window{};
+}
+
+}  // namespace diloco

@@ -1,0 +1,87 @@
+// What a worker does next: a pure function of what it holds and of what the
+// coordinator shows it. No I/O, no time. The agent in worker/runtime is the
+// only caller in the daemon; it performs the action and updates LocalState.
+#ifndef WORKER_CORE_SESSION_MACHINE_H_
+#define WORKER_CORE_SESSION_MACHINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/config/run_settings.h"
+
+namespace diloco {
+
+// The stretch of inner steps between two takes. Survives in the checkpoint.
+struct Window {
+  uint64_t round = 0;  // 0: none begun.
+  uint64_t base_version = 0;
+  uint32_t steps_done = 0;  // Under the lease of `round`.
+  uint64_t tokens = 0;      // Since the last take, carried ones included.
+  uint32_t steps = 0;       // Likewise.
+  double loss_sum = 0;      // Of `losses` steps, for the mean.
+  uint64_t losses = 0;
+  bool delivered = false;  // Accepted, or refused for good.
+
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
+struct LocalState {
+  std::optional<uint64_t>
+      version;  // Of the anchor; none before the first pull.
+  Window window;
+  std::vector<uint32_t> evaluated;  // Slices of `version` already reported.
+};
+
+// What the machine reads of a RunView.
+struct ViewInput {
+  enum class Phase { kWaiting, kRunning, kPaused, kFinished };
+  Phase phase = Phase::kWaiting;
+  uint64_t version = 0;
+  bool drain = false;
+  struct Lease {
+    uint64_t round = 0;
+    uint64_t base_version = 0;
+    uint32_t steps = 0;
+    bool delivered = false;
+  };
+  std::optional<Lease> lease;
+  struct Eval {
+    uint64_t version = 0;
+    uint32_t slice = 0;
+  };
+  std::vector<Eval> evals;
+};
+
+struct Action {
+  enum class Kind {
+    kPull,      // Nothing held: download the newest version.
+    kCatchUp,   // Apply what leads to `version`; `carry` keeps local work.
+    kEvaluate,  // Slice `slice` of the version held.
+    kBegin,     // Start the window of the lease.
+    kStep,      // One inner step.
+    kSubmit,    // Take, encode, spool, upload.
+    kWait,      // For another view.
+    kLeave,     // Drained.
+    kFinish,    // The run is over.
+  };
+  Kind kind = Kind::kWait;
+  uint64_t version = 0;
+  bool carry = false;
+  uint32_t slice = 0;
+  std::string reason;  // In words, for the log when it changes.
+};
+
+Action NextAction(const LocalState& local, const ViewInput& view,
+                  LatePolicy late);
+
+// Applies kBegin: the window of this lease, keeping carried work.
+void BeginWindow(LocalState& local, const ViewInput::Lease& lease);
+// Applies a catch-up to `version`: carried work stays in the window, otherwise
+// the window is empty.
+void FinishCatchUp(LocalState& local, uint64_t version, bool carry);
+
+}  // namespace diloco
+
+#endif  // WORKER_CORE_SESSION_MACHINE_H_

@@ -1,0 +1,198 @@
+#include "worker/run_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
+#include "common/base/logging.h"
+#include "common/base/shutdown.h"
+#include "common/base/status_macros.h"
+#include "worker/config.h"
+#include "worker/data/token_dataset.h"
+#include "worker/runtime/agent.h"
+#include "worker/tools/flags.h"
+#include "worker/train/torch_trainer.h"
+#include "worker/transport/grpc_port.h"
+
+namespace diloco {
+namespace {
+
+// Exit codes (README): what a supervisor should do about it.
+constexpr int kExitRefused = 3;
+constexpr int kExitIncompatible = 4;
+constexpr int kExitTemporary = 75;
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kOutOfRange:
+      return kExitUsage;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kAlreadyExists:
+      return kExitRefused;
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitIncompatible;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+      return kExitTemporary;
+    default:
+      return kExitFailed;
+  }
+}
+
+class ShardSource final : public BatchSource {
+ public:
+  ShardSource(TokenDataset data, uint32_t seq_len)
+      : data_(std::move(data)), seq_len_(seq_len) {}
+
+  absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) override {
+    Batch batch;
+    ASSIGN_OR_RETURN(batch.ids,
+                     data_.Next(cursor, static_cast<uint64_t>(windows)));
+    batch.windows = windows;
+    batch.ids_per_window = static_cast<int64_t>(seq_len_) + 1;
+    return batch;
+  }
+  uint64_t tokens() const override { return data_.tokens(); }
+  uint32_t max_token() const override { return data_.max_id(); }
+
+ private:
+  const TokenDataset data_;
+  const uint32_t seq_len_;
+};
+
+// Test hook: DILOCO_TEST_FLIP_BIT_AT_VERSION=N flips the lowest bit of one
+// value of the copy of theta right after version N was applied.
+std::function<void(uint64_t, Trainer&)> FlipBitHook() {
+  const char* text = std::getenv("DILOCO_TEST_FLIP_BIT_AT_VERSION");
+  uint64_t wanted = 0;
+  if (text == nullptr || !absl::SimpleAtoi(text, &wanted)) return nullptr;
+  return [wanted](uint64_t version, Trainer& trainer) {
+    if (version != wanted) return;
+    std::vector<float> values(
+        static_cast<size_t>(trainer.layout().fragments[0].elements));
+    if (!trainer.ReadAnchor(0, absl::MakeSpan(values)).ok()) return;
+    uint32_t bits;
+    static_assert(sizeof(bits) == sizeof(values[0]));
+    std::memcpy(&bits, &values[0], sizeof(bits));
+    bits ^= 1;
+    std::memcpy(&values[0], &bits, sizeof(bits));
+    (void)trainer.Load(0, values);
+    DILOCO_LOG(WARNING) << "test hook: flipped a bit at version=" << version;
+  };
+}
+
+absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
+  FileSystem* const fs = FileSystem::Posix();
+  if (!fs->Exists(config.shard)) {
+    return absl::NotFoundError(
+        absl::StrCat(config.shard,
+                     ": no such token file; `diloco-worker tokenize` makes "
+                     "one, worker.yaml names it as data_dir and shard"));
+  }
+  MetricsRegistry metrics;
+  std::unique_ptr<MetricsServer> http;
+  if (!config.metrics.empty()) {
+    ASSIGN_OR_RETURN(http, MetricsServer::Start(config.metrics, &metrics,
+                                                [] { return std::string(); }));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorPort> port,
+                   MakeGrpcPort({.coordinator = config.coordinator,
+                                 .bulk_rate = config.bulk_max_rate}));
+  AgentOptions options;
+  options.worker = config.name;
+  options.run = config.run;
+  options.lineage = config.lineage;
+  options.scratch = config.scratch;
+  options.take_over = take_over;
+  options.checkpoint_every = config.checkpoint_every;
+  options.port = port.get();
+  options.metrics = &metrics;
+  const int threads =
+      config.threads != 0
+          ? static_cast<int>(config.threads)
+          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.make_trainer = [&config, threads](const RunSettings& settings,
+                                            const Layout& layout) {
+    return MakeTorchTrainer(
+        settings.model, layout, settings.train,
+        {.threads = threads,
+         .micro_batch = static_cast<int64_t>(config.micro_batch),
+         .device = config.device});
+  };
+  options.open_data = [fs, &config](const RunSettings& settings)
+      -> absl::StatusOr<std::unique_ptr<BatchSource>> {
+    DatasetOptions dataset;
+    dataset.format = TokenFormat::kUint16;
+    dataset.seq_len = settings.train.seq_len;
+    dataset.vocab = static_cast<uint64_t>(settings.model.vocab);
+    dataset.seed = settings.seed;
+    ASSIGN_OR_RETURN(TokenDataset data,
+                     TokenDataset::Open(fs, config.shard, dataset));
+    return std::make_unique<ShardSource>(std::move(data),
+                                         settings.train.seq_len);
+  };
+  options.stop_requested = [] { return ShutdownRequested(); };
+  options.after_apply = FlipBitHook();
+  Agent agent(std::move(options));
+  return agent.Run();
+}
+
+}  // namespace
+
+int RunWorker(int argc, char** argv) {
+  std::string config_path;
+  std::string log_level = "info";
+  bool take_over = false;
+  Flags flags("run", "Trains for a coordinator until its run ends.");
+  flags.Text("config", &config_path,
+             "the worker's file (see deploy/examples/worker.yaml)");
+  flags.Text("log-level", &log_level, "debug, info, warning or error");
+  flags.Switch("take-over", &take_over,
+               "end another live process that has this worker's name");
+  flags.Require("config");
+  if (const std::optional<int> code = flags.Parse(argc, argv)) return *code;
+  LogLevel level;
+  if (!ParseLogLevel(log_level, &level)) {
+    std::fprintf(stderr, "--log-level %s: one of debug, info, warning, error\n",
+                 log_level.c_str());
+    return kExitUsage;
+  }
+  SetLogLevel(level);
+  SetLogComponent("worker");
+  InstallShutdownHandler();
+  const absl::StatusOr<LoadedWorker> loaded =
+      LoadWorkerConfig(FileSystem::Posix(), config_path);
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "%s\n",
+                 std::string(loaded.status().message()).c_str());
+    return kExitUsage;
+  }
+  for (const std::string& warning : loaded->warnings) {
+    DILOCO_LOG(WARNING) << warning;
+  }
+  const absl::Status status = RunAgent(loaded->config, take_over);
+  if (status.ok()) {
+    DILOCO_LOG(INFO) << "done worker=" << loaded->config.name;
+  } else {
+    DILOCO_LOG(ERROR) << "ended worker=" << loaded->config.name << ": "
+                      << status.message();
+  }
+  return ExitCodeOf(status);
+}
+
+}  // namespace diloco

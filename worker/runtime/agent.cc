@@ -1,0 +1,272 @@
+#include "worker/runtime/agent.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "worker/core/schedule.h"
+
+namespace diloco {
+namespace {
+
+constexpr absl::Duration kIdleWait = absl::Seconds(5);
+constexpr absl::Duration kRetryWait = absl::Milliseconds(500);
+
+// What another try may mend: the coordinator is away, a file was replaced.
+bool MayRetry(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsNotFound(status) || absl::IsCancelled(status) ||
+         absl::IsAborted(status);
+}
+
+ViewInput ToInput(const RunView& view) {
+  ViewInput input;
+  switch (view.phase) {
+    case RunView::Phase::kWaiting:
+      input.phase = ViewInput::Phase::kWaiting;
+      break;
+    case RunView::Phase::kRunning:
+      input.phase = ViewInput::Phase::kRunning;
+      break;
+    case RunView::Phase::kPaused:
+      input.phase = ViewInput::Phase::kPaused;
+      break;
+    case RunView::Phase::kFinished:
+      input.phase = ViewInput::Phase::kFinished;
+      break;
+  }
+  if (!view.fragments.empty()) input.version = view.fragments[0].version;
+  input.drain = view.drain;
+  if (!view.leases.empty()) {
+    const RunView::Lease& lease = view.leases[0];
+    input.lease = ViewInput::Lease{lease.round, lease.base_version, lease.steps,
+                                   lease.delivered};
+  }
+  for (const RunView::Eval& eval : view.evals) {
+    input.evals.push_back({eval.version, eval.slice});
+  }
+  return input;
+}
+
+}  // namespace
+
+Agent::Agent(AgentOptions options)
+    : options_(std::move(options)),
+      metrics_(options_.metrics),
+      checkpoints_(options_.fs, options_.scratch),
+      writer_(std::make_unique<BackgroundWriter>(&checkpoints_)) {}
+
+Agent::~Agent() = default;
+
+absl::Status Agent::Run() {
+  RETURN_IF_ERROR(OpenScratch());
+  RETURN_IF_ERROR(JoinRun());
+  absl::Status status = PrepareTraining();
+  if (status.ok()) status = RestoreCheckpoint();
+  if (!status.ok()) {
+    (void)options_.port->Leave(std::string(status.message()));
+    options_.port->Shutdown();
+    return status;
+  }
+  link_ =
+      std::make_unique<Link>(options_.port, options_.clock, joined_.beat_every);
+  last_checkpoint_ = last_log_ = options_.clock->Now();
+  Report("starting");
+  link_->Start();
+  status = Loop();
+  // A superseded session must not touch the run, nor the scratch of the process
+  // that took it over.
+  if (!absl::IsPermissionDenied(status)) {
+    if (trainer_ != nullptr && !absl::IsInternal(status)) {
+      const absl::Status saved = WriteCheckpoint();
+      if (!saved.ok()) {
+        DILOCO_LOG(ERROR) << "the last checkpoint was not written error=\""
+                          << saved.message() << "\"";
+      }
+    }
+    (void)options_.port->Leave(status.ok() ? last_reason_
+                                           : std::string(status.message()));
+  }
+  options_.port->Shutdown();
+  link_->Stop();
+  (void)writer_->Wait();
+  return status;
+}
+
+void Agent::Report(const std::string& state) {
+  progress_.state = state;
+  progress_.round = local_.window.round;
+  progress_.window_step = local_.window.steps_done;
+  progress_.inner_steps = inner_steps_;
+  progress_.tokens = total_tokens_;
+  progress_.step_seconds =
+      window_timed_ == 0 ? 0 : window_seconds_ / window_timed_;
+  if (local_.version.has_value()) {
+    progress_.version = *local_.version;
+    progress_.digest = held_digest_;
+  }
+  link_->SetProgress(progress_);
+}
+
+absl::Status Agent::Loop() {
+  using Kind = Action::Kind;
+  while (true) {
+    if (options_.stop_requested()) {
+      last_reason_ = "asked to stop";
+      DILOCO_LOG(INFO) << "stops as asked worker=" << options_.worker
+                       << " inner_steps=" << inner_steps_;
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(link_->fatal());
+    const std::optional<RunView> view = link_->view();
+    if (!view.has_value()) {
+      link_->WaitForChange(0, absl::Milliseconds(200));
+      continue;
+    }
+    if (view->fencing.epoch > joined_.fencing.epoch) {
+      joined_.fencing = view->fencing;
+      RETURN_IF_ERROR(
+          SaveIdentity(options_.fs, options_.scratch,
+                       {options_.worker, joined_.settings.run, joined_.session,
+                        joined_.fencing, joined_.settings_digest}));
+    }
+    const Action action =
+        NextAction(local_, ToInput(*view), joined_.settings.late);
+    if (!action.reason.empty() && action.reason != last_reason_) {
+      last_reason_ = action.reason;
+      DILOCO_LOG(INFO) << action.reason << " worker=" << options_.worker;
+    }
+    absl::Status status;
+    switch (action.kind) {
+      case Kind::kPull:
+        Report("downloading");
+        status = Pull(action.version);
+        break;
+      case Kind::kCatchUp:
+        Report("downloading");
+        status = CatchUp(action.version, action.carry);
+        if (status.ok()) Report("applied");
+        break;
+      case Kind::kEvaluate:
+        Report("evaluating");
+        status = EvaluateSlice(*view, action.slice);
+        break;
+      case Kind::kBegin:
+        BeginWindow(local_, *ToInput(*view).lease);
+        window_seconds_ = 0;
+        window_timed_ = 0;
+        break;
+      case Kind::kStep:
+        status = TrainStep(view->leases[0]);
+        if (status.ok()) status = SaveInBackground();
+        break;
+      case Kind::kSubmit:
+        status = Submit(view->leases[0]);
+        if (status.ok()) Report("waiting");
+        break;
+      case Kind::kWait: {
+        Report("waiting");
+        const Instant begin = options_.clock->Now();
+        link_->WaitForChange(view->revision, kIdleWait);
+        progress_.wait_seconds +=
+            absl::ToDoubleSeconds(options_.clock->Now() - begin);
+        break;
+      }
+      case Kind::kLeave:
+      case Kind::kFinish:
+        return absl::OkStatus();
+    }
+    if (!status.ok()) {
+      if (!MayRetry(status)) return status;
+      RETURN_IF_ERROR(link_->fatal());
+      if (last_reason_ != status.message()) {
+        last_reason_ = std::string(status.message());
+        DILOCO_LOG(WARNING) << "trying again worker=" << options_.worker
+                            << " error=\"" << status.message() << "\"";
+      }
+      link_->WaitForChange(view->revision, kRetryWait);
+    }
+  }
+}
+
+absl::Status Agent::TrainStep(const RunView::Lease& lease) {
+  const TrainSettings& train = joined_.settings.train;
+  Window& window = local_.window;
+  const int64_t windows = static_cast<int64_t>(train.batch_tokens) /
+                          static_cast<int64_t>(train.seq_len);
+  const Instant begin = options_.clock->Now();
+  ASSIGN_OR_RETURN(const Batch batch, data_->Read(cursor_, windows));
+  double lr = LearningRate(
+      train,
+      ProgressAtStep(lease.progress, lease.progress_step, window.steps_done));
+  if (ramp_left_ > 0) {
+    const uint32_t ramp = joined_.settings.join_ramp_steps;
+    lr *= JoinRamp(ramp - ramp_left_, ramp);
+    --ramp_left_;
+  }
+  ASSIGN_OR_RETURN(const StepResult result, trainer_->Step(batch, lr));
+  cursor_ += static_cast<uint64_t>(windows);
+  ++inner_steps_;
+  total_tokens_ += result.tokens;
+  ++window.steps_done;
+  ++window.steps;
+  window.tokens += result.tokens;
+  metrics_.inner_steps->Increment();
+  metrics_.tokens->Increment(static_cast<double>(result.tokens));
+  if (result.skipped) {
+    metrics_.skipped->Increment();
+    ++progress_.skipped_steps;
+    ++skipped_in_a_row_;
+    DILOCO_LOG(WARNING) << "step skipped: loss or gradient is not finite step="
+                        << inner_steps_ << " loss=" << result.loss
+                        << " grad_norm=" << result.grad_norm
+                        << " in_a_row=" << skipped_in_a_row_;
+    if (skipped_in_a_row_ >= train.max_skipped_steps) {
+      return absl::InternalError(absl::StrCat(
+          skipped_in_a_row_,
+          " steps in a row had a non-finite loss or "
+          "gradient, the last at step ",
+          inner_steps_, " with loss ", result.loss, " and gradient norm ",
+          result.grad_norm,
+          ": check the data and the learning rate; nothing was sent"));
+    }
+  } else {
+    skipped_in_a_row_ = 0;
+    window.loss_sum += result.loss;
+    ++window.losses;
+  }
+  const double seconds = absl::ToDoubleSeconds(options_.clock->Now() - begin);
+  progress_.train_seconds += seconds;
+  // A window's first step warms caches and is left out of the rate.
+  if (window.steps_done > 1) {
+    window_seconds_ += seconds;
+    ++window_timed_;
+  }
+  progress_.loss = result.loss;
+  progress_.grad_norm = result.grad_norm;
+  progress_.lr = lr;
+  metrics_.loss->Set(result.loss);
+  metrics_.grad_norm->Set(result.grad_norm);
+  metrics_.learning_rate->Set(lr);
+  metrics_.step_seconds->Observe(seconds);
+  Report("training");
+  const Instant now = options_.clock->Now();
+  if (now - last_log_ >= options_.log_every ||
+      window.steps_done == lease.steps) {
+    last_log_ = now;
+    DILOCO_LOG(INFO) << absl::StrFormat(
+        "step %d | round %d (%d/%d) | loss %.4f | gnorm %.3f | lr %.2e | "
+        "%.1f ms | %.0f tok/s | progress %.1f%%",
+        inner_steps_, lease.round, window.steps_done, lease.steps, result.loss,
+        result.grad_norm, lr, seconds * 1e3,
+        static_cast<double>(result.tokens) / std::max(seconds, 1e-9),
+        100 * (lease.progress + window.steps_done * lease.progress_step));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

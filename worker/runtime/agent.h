@@ -1,0 +1,144 @@
+// The worker without its network and without torch: joins, pulls theta, trains
+// windows, delivers updates, applies new versions, evaluates, checkpoints.
+// Drives the pure session machine; the trainer stays on the calling thread.
+//
+//   Agent agent(options);
+//   absl::Status end = agent.Run();   // until the run ends or a stop is asked
+#ifndef WORKER_RUNTIME_AGENT_H_
+#define WORKER_RUNTIME_AGENT_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/config/run_settings.h"
+#include "common/io/file_system.h"
+#include "common/tensor/layout.h"
+#include "worker/core/session_machine.h"
+#include "worker/runtime/background_writer.h"
+#include "worker/runtime/link.h"
+#include "worker/runtime/worker_metrics.h"
+#include "worker/train/trainer.h"
+#include "worker/transport/coordinator_port.h"
+#include "worker/update/checkpoint.h"
+#include "worker/update/identity.h"
+
+namespace diloco {
+
+// Where training batches come from; `cursor` counts windows drawn so far.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) = 0;
+  virtual uint64_t tokens() const = 0;
+  virtual uint32_t max_token() const = 0;
+};
+
+struct AgentOptions {
+  std::string worker;
+  std::string run;  // Pinned run and lineage; empty: whatever is served.
+  std::string lineage;
+  std::string scratch;
+  bool take_over = false;
+  int64_t micro_batch = 0;  // Windows per evaluation batch; 0: the train batch.
+  absl::Duration checkpoint_every = absl::Minutes(5);
+  // How long the first join may find nobody before the agent gives up.
+  absl::Duration connect_timeout = absl::Minutes(2);
+  absl::Duration log_every = absl::Seconds(10);
+
+  // Environment.
+  FileSystem* fs = FileSystem::Posix();
+  Clock* clock = Clock::Real();
+  CoordinatorPort* port = nullptr;     // Not owned; required.
+  MetricsRegistry* metrics = nullptr;  // Not owned; required.
+  std::function<absl::StatusOr<std::unique_ptr<Trainer>>(const RunSettings&,
+                                                         const Layout&)>
+      make_trainer;
+  std::function<absl::StatusOr<std::unique_ptr<BatchSource>>(
+      const RunSettings&)>
+      open_data;
+  // Polled between steps; true ends the agent with a checkpoint.
+  std::function<bool()> stop_requested = [] { return false; };
+  // Test hook: called with each version right after it was applied.
+  std::function<void(uint64_t version, Trainer&)> after_apply;
+};
+
+class Agent {
+ public:
+  explicit Agent(AgentOptions options);
+  ~Agent();
+
+  // OK: the run ended, the worker was drained or a stop was asked. UNAVAILABLE:
+  // nobody answered in time. FAILED_PRECONDITION, PERMISSION_DENIED,
+  // ALREADY_EXISTS: refused, the text says why. INVALID_ARGUMENT: bad data or
+  // settings. Call once.
+  absl::Status Run();
+
+ private:
+  // Join (join.cc).
+  absl::Status OpenScratch();
+  absl::Status JoinRun();
+  absl::Status PrepareTraining();
+  absl::Status RestoreCheckpoint();
+
+  // Versions (versions.cc).
+  absl::Status Pull(uint64_t version);
+  absl::Status CatchUp(uint64_t version, bool carry);
+  absl::Status ApplyFiles(const std::vector<RemoteFile>& files, bool carry);
+  absl::Status EvaluateSlice(const RunView& view, uint32_t slice);
+  absl::StatusOr<std::string> Fetch(const Digest& digest, uint64_t bytes,
+                                    const std::string& name);
+
+  // Work (agent.cc, delivery.cc).
+  absl::Status Loop();
+  absl::Status TrainStep(const RunView::Lease& lease);
+  absl::Status Submit(const RunView::Lease& lease);
+  absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);
+  absl::Status Deliver(const SpooledUpdate& spooled);
+  absl::Status WriteCheckpoint();
+  absl::Status SaveInBackground();
+  CheckpointHeader MakeHeader() const;
+  absl::StatusOr<std::vector<NamedBuffer>> ExportBuffers();
+  void Report(const std::string& state);
+
+  const AgentOptions options_;
+  WorkerMetrics metrics_;
+  std::unique_ptr<FileLock> lock_;
+  CheckpointStore checkpoints_;
+  std::unique_ptr<BackgroundWriter> writer_;
+
+  // After JoinRun.
+  JoinReply joined_;
+  bool fresh_ = true;
+  std::optional<WorkerIdentity> identity_;
+  std::optional<Checkpoint> restored_;
+  Layout layout_;
+  std::unique_ptr<BatchSource> data_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Link> link_;
+
+  LocalState local_;
+  std::optional<SpooledUpdate> spooled_;
+  uint64_t cursor_ = 0;
+  uint64_t inner_steps_ = 0;
+  uint64_t total_tokens_ = 0;
+  uint32_t ramp_left_ = 0;
+  uint32_t skipped_in_a_row_ = 0;
+  Instant last_checkpoint_;
+  Instant last_log_;
+  ProgressReport progress_;
+  std::optional<Digest> held_digest_;
+  std::string eval_ids_;  // The evaluation shard, and its digest.
+  std::string eval_shard_digest_;
+  double window_seconds_ = 0;  // Of steps after the window's first.
+  uint32_t window_timed_ = 0;
+  std::string last_reason_;
+};
+
+}  // namespace diloco
+
+#endif  // WORKER_RUNTIME_AGENT_H_

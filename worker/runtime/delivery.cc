@@ -1,0 +1,153 @@
+// From a finished window to a receipt: take, encode, spool, upload.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "worker/runtime/agent.h"
+
+namespace diloco {
+
+absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
+  const Window& window = local_.window;
+  const FragmentSpec& spec = layout_.fragments[lease.fragment];
+  SpooledUpdate spooled;
+  spooled.file = "update.part";
+  spooled.round = lease.round;
+  spooled.base_version = lease.base_version;
+  spooled.base_digest = lease.base_digest;
+  spooled.codec = joined_.settings.codec_up;
+  spooled.tokens = window.tokens;
+  spooled.steps = window.steps;
+  spooled.loss = window.losses == 0
+                     ? 0
+                     : window.loss_sum / static_cast<double>(window.losses);
+  const std::string path = JoinPath(options_.scratch, spooled.file);
+  const std::string temp = path + ".tmp";
+  {
+    ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                     options_.fs->OpenForWrite(temp));
+    RETURN_IF_ERROR(file->Truncate(0));
+    ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
+                     trainer_->Take(lease.fragment));
+    PartWriter writer(file.get(),
+                      {spooled.codec, lease.fragment, 0, spec.elements});
+    RETURN_IF_ERROR(trainer_->Encode(ticket, writer));
+    ASSIGN_OR_RETURN(spooled.digest, writer.Finish());
+    RETURN_IF_ERROR(file->Sync());
+    ASSIGN_OR_RETURN(spooled.bytes, file->Size());
+  }
+  RETURN_IF_ERROR(options_.fs->Rename(temp, path));
+  RETURN_IF_ERROR(options_.fs->SyncDir(options_.scratch));
+  return spooled;
+}
+
+absl::Status Agent::Submit(const RunView::Lease& lease) {
+  const bool again = spooled_.has_value() && spooled_->round == lease.round &&
+                     spooled_->base_version == lease.base_version;
+  if (!again) {
+    ASSIGN_OR_RETURN(spooled_, SpoolUpdate(lease));
+    RETURN_IF_ERROR(WriteCheckpoint());
+  }
+  return Deliver(*spooled_);
+}
+
+absl::Status Agent::Deliver(const SpooledUpdate& spooled) {
+  Report("uploading");
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<ReadableFile> file,
+      options_.fs->OpenForRead(JoinPath(options_.scratch, spooled.file)));
+  UpdateOffer offer;
+  offer.fragment = 0;
+  offer.round = spooled.round;
+  offer.base_version = spooled.base_version;
+  offer.base_digest = spooled.base_digest;
+  offer.bytes = spooled.bytes;
+  offer.digest = spooled.digest;
+  offer.codec = spooled.codec;
+  offer.tokens = spooled.tokens;
+  offer.steps = spooled.steps;
+  offer.loss = spooled.loss;
+  link_->GuardTransfer(spooled.base_version);
+  const Instant begin = options_.clock->Now();
+  const absl::StatusOr<UploadOutcome> outcome =
+      options_.port->Upload(offer, *file, link_->cancel());
+  progress_.transfer_seconds +=
+      absl::ToDoubleSeconds(options_.clock->Now() - begin);
+  if (absl::IsCancelled(outcome.status())) {
+    // The round moved on, or this agent is to end: the loop sees which.
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(outcome.status());
+  switch (outcome->kind) {
+    case UploadOutcome::Kind::kAccepted:
+      local_.window.delivered = true;
+      metrics_.rounds->Increment();
+      break;
+    case UploadOutcome::Kind::kRefused:
+      DILOCO_LOG(ERROR) << "the update was refused and does not count round="
+                        << spooled.round << " worker=" << options_.worker
+                        << " reason=\"" << outcome->reason << "\"";
+      local_.window.delivered = true;
+      break;
+    case UploadOutcome::Kind::kLate:
+      DILOCO_LOG(WARNING) << "the update came too late round=" << spooled.round
+                          << " worker=" << options_.worker << " reason=\""
+                          << outcome->reason << "\"";
+      // The version that replaces it follows with the next view.
+      link_->WaitForChange(link_->view()->revision, absl::Seconds(5));
+      break;
+  }
+  return absl::OkStatus();
+}
+
+CheckpointHeader Agent::MakeHeader() const {
+  CheckpointHeader header;
+  header.run = joined_.settings.run;
+  header.lineage = joined_.fencing.lineage;
+  header.settings_digest = joined_.settings_digest;
+  header.layout_digest = joined_.settings.layout_digest;
+  header.local = local_;
+  header.data_cursor = cursor_;
+  header.inner_steps = inner_steps_;
+  header.total_tokens = total_tokens_;
+  header.optimizer_steps = trainer_->optimizer_steps();
+  header.ramp_steps_left = ramp_left_;
+  header.spooled = spooled_;
+  return header;
+}
+
+absl::StatusOr<std::vector<NamedBuffer>> Agent::ExportBuffers() {
+  std::vector<NamedBuffer> buffers;
+  RETURN_IF_ERROR(trainer_->ExportState(
+      [&](absl::string_view name, absl::Span<const float> values) {
+        buffers.push_back({std::string(name),
+                           std::vector<float>(values.begin(), values.end())});
+        return absl::OkStatus();
+      }));
+  return buffers;
+}
+
+absl::Status Agent::WriteCheckpoint() {
+  if (!local_.version.has_value()) return absl::OkStatus();
+  (void)writer_->Wait();
+  ASSIGN_OR_RETURN(const std::vector<NamedBuffer> buffers, ExportBuffers());
+  RETURN_IF_ERROR(
+      WithContext(checkpoints_.Write(MakeHeader(), buffers), "checkpoint"));
+  last_checkpoint_ = options_.clock->Now();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::SaveInBackground() {
+  if (options_.clock->Now() - last_checkpoint_ < options_.checkpoint_every ||
+      writer_->busy()) {
+    return absl::OkStatus();
+  }
+  last_checkpoint_ = options_.clock->Now();
+  ASSIGN_OR_RETURN(std::vector<NamedBuffer> buffers, ExportBuffers());
+  writer_->Start(MakeHeader(), std::move(buffers));
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

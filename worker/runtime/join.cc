@@ -1,0 +1,148 @@
+// Start of an agent: scratch directory, join, settings, model, checkpoint.
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/backoff.h"
+#include "common/base/ids.h"
+#include "common/base/logging.h"
+#include "common/base/shutdown.h"
+#include "common/base/status_macros.h"
+#include "common/model/model_config.h"
+#include "worker/runtime/agent.h"
+
+namespace diloco {
+namespace {
+
+bool MayRetry(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsResourceExhausted(status);
+}
+
+}  // namespace
+
+absl::Status Agent::OpenScratch() {
+  RETURN_IF_ERROR(options_.fs->CreateDirs(options_.scratch));
+  ASSIGN_OR_RETURN(lock_,
+                   options_.fs->Lock(JoinPath(options_.scratch, "LOCK")));
+  ASSIGN_OR_RETURN(identity_, LoadIdentity(options_.fs, options_.scratch));
+  if (identity_.has_value() && identity_->worker != options_.worker) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.scratch, " belongs to worker \"",
+                     identity_->worker, "\", this one is \"", options_.worker,
+                     "\": give each worker a scratch directory of its own"));
+  }
+  ASSIGN_OR_RETURN(restored_, checkpoints_.LoadNewest());
+  if (restored_.has_value() &&
+      (!identity_.has_value() ||
+       restored_->header.lineage != identity_->fencing.lineage)) {
+    DILOCO_LOG(WARNING) << "the checkpoint is of another run and not used";
+    restored_.reset();
+  }
+  fresh_ = !restored_.has_value();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::JoinRun() {
+  JoinCall call;
+  call.run = options_.run;
+  call.worker = options_.worker;
+  call.attempt = RandomBytes(16);
+  if (identity_.has_value()) {
+    call.previous_session = identity_->session;
+    call.last_seen = identity_->fencing;
+    call.settings_digest = identity_->settings_digest;
+  }
+  call.fresh = fresh_;
+  call.take_over = options_.take_over;
+  Backoff backoff;
+  std::minstd_rand random(std::random_device{}());
+  std::uniform_real_distribution<double> draw(0.0, 1.0);
+  const Instant give_up = options_.clock->Now() + options_.connect_timeout;
+  bool told = false;
+  while (true) {
+    absl::StatusOr<JoinReply> reply = options_.port->Join(call);
+    if (reply.ok()) {
+      joined_ = *std::move(reply);
+      break;
+    }
+    if (options_.stop_requested()) return absl::CancelledError("stopped");
+    if (!MayRetry(reply.status())) return reply.status();
+    if (options_.clock->Now() >= give_up) return reply.status();
+    if (!told) {
+      DILOCO_LOG(WARNING) << "cannot join yet, trying on worker="
+                          << options_.worker << " error=\""
+                          << reply.status().message() << "\"";
+      told = true;
+    }
+    WaitForShutdown(backoff.Next(draw(random)));
+  }
+  if (!options_.lineage.empty() &&
+      joined_.fencing.lineage != options_.lineage) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this worker is pinned to lineage ", ToHex(options_.lineage),
+        ", the coordinator serves ", ToHex(joined_.fencing.lineage)));
+  }
+  // Before the session is used for anything: a crash from here on must find it.
+  RETURN_IF_ERROR(
+      SaveIdentity(options_.fs, options_.scratch,
+                   {options_.worker, joined_.settings.run, joined_.session,
+                    joined_.fencing, joined_.settings_digest}));
+  DILOCO_LOG(INFO) << "joined run=" << joined_.settings.run
+                   << " worker=" << options_.worker
+                   << " epoch=" << joined_.fencing.epoch
+                   << " settings=" << joined_.settings_digest.Short()
+                   << (fresh_ ? " state=fresh" : " state=checkpoint");
+  return absl::OkStatus();
+}
+
+absl::Status Agent::PrepareTraining() {
+  const RunSettings& settings = joined_.settings;
+  RETURN_IF_ERROR(ValidateModel(settings.model));
+  ASSIGN_OR_RETURN(layout_, BuildLayout(ModelTensors(settings.model),
+                                        static_cast<int>(settings.fragments)));
+  if (layout_.ComputeDigest() != settings.layout_digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this worker lays the model out as ", layout_.ComputeDigest().Short(),
+        ", the coordinator as ", settings.layout_digest.Short(),
+        ": run the same build on both sides"));
+  }
+  ASSIGN_OR_RETURN(data_, options_.open_data(settings));
+  ASSIGN_OR_RETURN(trainer_, options_.make_trainer(settings, layout_));
+  return absl::OkStatus();
+}
+
+absl::Status Agent::RestoreCheckpoint() {
+  if (!restored_.has_value()) {
+    // A cold AdamW in a run that has moved on starts with a ramp.
+    ramp_left_ = joined_.settings.join_ramp_steps;
+    return absl::OkStatus();
+  }
+  const CheckpointHeader& header = restored_->header;
+  if (header.layout_digest != joined_.settings.layout_digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.scratch,
+                     " holds a checkpoint of another model; remove it to join "
+                     "afresh"));
+  }
+  for (const NamedBuffer& buffer : restored_->buffers) {
+    RETURN_IF_ERROR(trainer_->ImportState(buffer.first, buffer.second));
+  }
+  trainer_->set_optimizer_steps(header.optimizer_steps);
+  local_ = header.local;
+  cursor_ = header.data_cursor;
+  inner_steps_ = header.inner_steps;
+  total_tokens_ = header.total_tokens;
+  ramp_left_ = header.ramp_steps_left;
+  spooled_ = header.spooled;
+  held_digest_ = trainer_->AnchorDigest(0);
+  DILOCO_LOG(INFO) << "goes on from a checkpoint version=" << *local_.version
+                   << " round=" << local_.window.round
+                   << " window_step=" << local_.window.steps_done
+                   << " inner_steps=" << inner_steps_;
+  restored_.reset();
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

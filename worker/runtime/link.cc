@@ -1,0 +1,169 @@
+#include "worker/runtime/link.h"
+
+#include <random>
+#include <utility>
+
+#include "common/base/backoff.h"
+#include "common/base/logging.h"
+
+namespace diloco {
+namespace {
+
+constexpr absl::Duration kWatchWait = absl::Seconds(20);
+
+// Codes that no waiting will mend.
+bool IsFatal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
+}  // namespace
+
+Link::Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every)
+    : port_(port), clock_(clock), beat_every_(beat_every) {}
+
+Link::~Link() { Stop(); }
+
+void Link::Start() {
+  watch_thread_ = std::thread([this] { WatchLoop(); });
+  beat_thread_ = std::thread([this] { BeatLoop(); });
+}
+
+void Link::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    cancel_ = true;
+    changed_.SignalAll();
+  }
+  if (watch_thread_.joinable()) watch_thread_.join();
+  if (beat_thread_.joinable()) beat_thread_.join();
+}
+
+std::optional<RunView> Link::view() const {
+  MutexLock lock(&mu_);
+  return view_;
+}
+
+absl::Status Link::fatal() const {
+  MutexLock lock(&mu_);
+  return fatal_;
+}
+
+void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
+  const Instant end = clock_->Now() + timeout;
+  MutexLock lock(&mu_);
+  const uint64_t wakes = wakes_;
+  while (!stop_ && fatal_.ok() && wakes_ == wakes &&
+         !(view_.has_value() && view_->revision != seen)) {
+    const absl::Duration left = end - clock_->Now();
+    if (left <= absl::ZeroDuration()) return;
+    changed_.WaitFor(&mu_, left);
+  }
+}
+
+void Link::Wake() {
+  MutexLock lock(&mu_);
+  ++wakes_;
+  changed_.SignalAll();
+}
+
+void Link::GuardTransfer(uint64_t base_version) {
+  MutexLock lock(&mu_);
+  guard_version_ = base_version;
+  const bool moved_on = view_.has_value() && !view_->fragments.empty() &&
+                        view_->fragments[0].version > base_version;
+  cancel_ = stop_ || !fatal_.ok() || moved_on;
+}
+
+void Link::SetProgress(const ProgressReport& report) {
+  MutexLock lock(&mu_);
+  progress_ = report;
+}
+
+void Link::BeatNow() {
+  ProgressReport report;
+  {
+    MutexLock lock(&mu_);
+    report = progress_;
+  }
+  const absl::StatusOr<uint64_t> revision = port_->Report(report);
+  if (!revision.ok()) OnError(revision.status());
+}
+
+void Link::OnView(RunView view) {
+  MutexLock lock(&mu_);
+  if (away_) {
+    away_ = false;
+    DILOCO_LOG(INFO) << "the coordinator answers again epoch="
+                     << view.fencing.epoch;
+  }
+  if (!view.notice.empty() &&
+      (!view_.has_value() || view_->notice != view.notice)) {
+    DILOCO_LOG(INFO) << "the coordinator says notice=\"" << view.notice << "\"";
+  }
+  view_ = std::move(view);
+  if (!view_->fragments.empty() &&
+      view_->fragments[0].version > guard_version_) {
+    cancel_ = true;
+  }
+  changed_.SignalAll();
+}
+
+void Link::OnError(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  if (stop_) return;
+  if (IsFatal(status)) {
+    if (fatal_.ok()) fatal_ = status;
+    cancel_ = true;
+    changed_.SignalAll();
+    return;
+  }
+  if (!away_) {
+    away_ = true;
+    DILOCO_LOG(WARNING) << "the coordinator does not answer; training goes on "
+                           "to the end of the window error=\""
+                        << status.message() << "\"";
+  }
+}
+
+void Link::WatchLoop() {
+  Backoff backoff;
+  std::minstd_rand random(std::random_device{}());
+  std::uniform_real_distribution<double> draw(0.0, 1.0);
+  uint64_t known = 0;
+  while (true) {
+    const absl::StatusOr<RunView> view = port_->Watch(known, kWatchWait);
+    if (view.ok()) {
+      known = view->revision;
+      backoff.Reset();
+      OnView(*view);
+    } else {
+      OnError(view.status());
+    }
+    MutexLock lock(&mu_);
+    if (stop_ || !fatal_.ok()) return;
+    if (!view.ok()) {
+      changed_.WaitFor(&mu_, backoff.Next(draw(random)));
+      if (stop_) return;
+    }
+  }
+}
+
+void Link::BeatLoop() {
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      const Instant end = clock_->Now() + beat_every_;
+      while (!stop_ && fatal_.ok()) {
+        const absl::Duration left = end - clock_->Now();
+        if (left <= absl::ZeroDuration()) break;
+        changed_.WaitFor(&mu_, left);
+      }
+      if (stop_ || !fatal_.ok()) return;
+    }
+    BeatNow();
+  }
+}
+
+}  // namespace diloco

@@ -1,0 +1,71 @@
+// Keeps a worker in touch with its coordinator: one thread watches, one beats.
+// The agent's main thread reads the newest view and is woken when it changes.
+#ifndef WORKER_RUNTIME_LINK_H_
+#define WORKER_RUNTIME_LINK_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "worker/transport/coordinator_port.h"
+
+namespace diloco {
+
+// Thread-safe.
+class Link {
+ public:
+  // `port` and `clock` outlive the link.
+  Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every);
+  ~Link();
+
+  void Start();
+  void Stop();
+
+  // The newest view; absent before the first.
+  std::optional<RunView> view() const;
+  // Not OK once this worker can never go on: superseded session, foreign
+  // lineage, two coordinators.
+  absl::Status fatal() const;
+  // Waits until a view with another revision than `seen` is there, the link is
+  // fatal, Wake was called or `timeout` passed.
+  void WaitForChange(uint64_t seen, absl::Duration timeout);
+  void Wake();
+  // Ends a transfer once the view no longer wants it: set by the watch thread
+  // when the version grows past `base_version`, the link is fatal or Stop.
+  void GuardTransfer(uint64_t base_version);
+  const CancelFlag& cancel() const { return cancel_; }
+
+  // What the next beats tell.
+  void SetProgress(const ProgressReport& report);
+  // Sends the current progress at once, whatever comes of it.
+  void BeatNow();
+
+ private:
+  void WatchLoop();
+  void BeatLoop();
+  void OnView(RunView view);
+  void OnError(const absl::Status& status);
+
+  CoordinatorPort* const port_;
+  Clock* const clock_;
+  const absl::Duration beat_every_;
+  CancelFlag cancel_{false};
+  std::thread watch_thread_;
+  std::thread beat_thread_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::optional<RunView> view_ ABSL_GUARDED_BY(mu_);
+  absl::Status fatal_ ABSL_GUARDED_BY(mu_);
+  ProgressReport progress_ ABSL_GUARDED_BY(mu_);
+  uint64_t guard_version_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t wakes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool away_ ABSL_GUARDED_BY(mu_) = false;  // The coordinator does not answer.
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace diloco
+
+#endif  // WORKER_RUNTIME_LINK_H_

@@ -1,0 +1,164 @@
+// What an agent does with versions of theta: download, apply, verify, evaluate.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "worker/runtime/agent.h"
+
+namespace diloco {
+
+absl::StatusOr<std::string> Agent::Fetch(const Digest& digest, uint64_t bytes,
+                                         const std::string& name) {
+  const std::string path = JoinPath(options_.scratch, name);
+  link_->GuardTransfer(~0ull);
+  const Instant begin = options_.clock->Now();
+  const absl::Status status =
+      options_.port->Download(digest, bytes, path, link_->cancel());
+  progress_.transfer_seconds +=
+      absl::ToDoubleSeconds(options_.clock->Now() - begin);
+  RETURN_IF_ERROR(status);
+  return path;
+}
+
+absl::Status Agent::ApplyFiles(const std::vector<RemoteFile>& files,
+                               bool carry) {
+  for (const RemoteFile& file : files) {
+    const std::string name = file.image ? "theta.image" : "change.blob";
+    ASSIGN_OR_RETURN(const std::string path,
+                     Fetch(file.digest, file.bytes, name));
+    ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> raw,
+                     options_.fs->OpenForRead(path));
+    ASSIGN_OR_RETURN(PartReader reader, PartReader::Open(std::move(raw), path));
+    const uint32_t fragment = reader.header().fragment;
+    if (fragment >= layout_.fragments.size() ||
+        reader.header().elements != layout_.fragments[fragment].elements) {
+      return absl::DataLossError(absl::StrCat(
+          path, ": ", reader.header().elements, " elements of fragment ",
+          fragment, " do not fit the model's layout"));
+    }
+    if (!file.image) {
+      RETURN_IF_ERROR(trainer_->Merge(
+          fragment, reader,
+          carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kReplace));
+    } else {
+      std::vector<float> values(static_cast<size_t>(reader.header().elements));
+      for (int64_t i = 0; i < reader.frames(); ++i) {
+        RETURN_IF_ERROR(reader.ReadFrame(
+            i, absl::MakeSpan(values).subspan(
+                   static_cast<size_t>(i * kFrameElements),
+                   static_cast<size_t>(reader.FrameElements(i)))));
+      }
+      RETURN_IF_ERROR(trainer_->Load(fragment, values));
+    }
+    RETURN_IF_ERROR(options_.fs->Remove(path));
+    held_digest_ = trainer_->AnchorDigest(fragment);
+    if (*held_digest_ != file.result_digest) {
+      return absl::DataLossError(absl::StrCat(
+          "version ", file.version, " has digest ", held_digest_->Short(),
+          " here, ", file.result_digest.Short(), " was published"));
+    }
+    FinishCatchUp(local_, file.version, carry && !file.image);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Pull(uint64_t version) {
+  ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
+                   options_.port->Resolve(0, std::nullopt));
+  RETURN_IF_ERROR(ApplyFiles(files, /*carry=*/false));
+  if (!local_.version.has_value()) {
+    return absl::UnavailableError("the coordinator named no files");
+  }
+  if (version == 0) ramp_left_ = 0;  // At the start of a run nobody is warm.
+  DILOCO_LOG(INFO) << "holds theta version=" << *local_.version
+                   << " digest=" << held_digest_->Short();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::CatchUp(uint64_t version, bool carry) {
+  ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
+                   options_.port->Resolve(0, *local_.version));
+  const absl::Status applied = ApplyFiles(files, carry);
+  if (absl::IsDataLoss(applied)) {
+    // The copy in memory, or what came over the wire, is not what everybody
+    // else holds: say so, where the operator sees it too, and start over.
+    metrics_.digest_mismatches->Increment();
+    DILOCO_LOG(ERROR)
+        << "this copy of theta is damaged and is downloaded afresh"
+        << " worker=" << options_.worker << " version=" << version
+        << " error=\"" << applied.message() << "\"";
+    progress_.version = version;
+    progress_.digest = held_digest_;
+    Report("repairing");
+    link_->BeatNow();
+    local_.version.reset();
+    local_.window = Window{};
+    RETURN_IF_ERROR(Pull(version));
+  } else {
+    RETURN_IF_ERROR(applied);
+  }
+  spooled_.reset();
+  if (options_.after_apply) options_.after_apply(*local_.version, *trainer_);
+  return absl::OkStatus();
+}
+
+absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
+  for (const RunView::Eval& eval : view.evals) {
+    if (eval.version != *local_.version || eval.slice != slice) continue;
+    const std::string path = JoinPath(options_.scratch, "eval.bin");
+    const std::string wanted = eval.shard_digest.ToHex();
+    if (eval_shard_digest_ != wanted) {
+      RETURN_IF_ERROR(
+          Fetch(eval.shard_digest, eval.shard_bytes, "eval.bin").status());
+      ASSIGN_OR_RETURN(eval_ids_, ReadFile(options_.fs, path));
+      eval_shard_digest_ = wanted;
+    }
+    const int64_t seq_len = joined_.settings.train.seq_len;
+    const int64_t ids = static_cast<int64_t>(eval_ids_.size() / 2);
+    const int64_t total = ids < seq_len + 1 ? 0 : (ids - 1) / seq_len;
+    const int64_t end = static_cast<int64_t>(eval.first_window + eval.windows);
+    if (end > total) {
+      return absl::InternalError(
+          absl::StrCat("slice ", slice, " ends at window ", end,
+                       ", the evaluation shard has ", total));
+    }
+    const int64_t per_batch = std::max<int64_t>(
+        1, static_cast<int64_t>(joined_.settings.train.batch_tokens) / seq_len);
+    LossSum sum;
+    for (int64_t w = static_cast<int64_t>(eval.first_window); w < end;
+         w += per_batch) {
+      Batch batch;
+      batch.windows = std::min(per_batch, end - w);
+      batch.ids_per_window = seq_len + 1;
+      batch.ids.reserve(
+          static_cast<size_t>(batch.windows * batch.ids_per_window));
+      for (int64_t row = w; row < w + batch.windows; ++row) {
+        for (int64_t i = 0; i <= seq_len; ++i) {
+          const size_t at = static_cast<size_t>(2 * (row * seq_len + i));
+          batch.ids.push_back(static_cast<uint8_t>(eval_ids_[at]) |
+                              static_cast<uint8_t>(eval_ids_[at + 1]) << 8);
+        }
+      }
+      ASSIGN_OR_RETURN(const LossSum part, trainer_->Evaluate(batch));
+      sum.loss_sum += part.loss_sum;
+      sum.tokens += part.tokens;
+    }
+    const absl::Status reported = options_.port->ReportEval(
+        eval.version, slice, sum.loss_sum, sum.tokens);
+    if (reported.ok() || !absl::IsUnavailable(reported)) {
+      local_.evaluated.push_back(slice);
+    }
+    if (!reported.ok()) {
+      DILOCO_LOG(WARNING) << "evaluation not taken version=" << eval.version
+                          << " slice=" << slice << " error=\""
+                          << reported.message() << "\"";
+    }
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

@@ -235,6 +235,9 @@ class Coordinator {
                                                      const Digest& digest) = 0;
   // A file by digest: images, blobs, evaluation shard, tokenizer.
   virtual absl::StatusOr<ServedFile> FindFile(const Digest& digest) = 0;
+  // What leads from nothing to the newest version, for exports.
+  virtual void ResolveForExport(uint32_t fragment,
+                                Done<ResolveOutcome> done) = 0;
   // For the bulk counters.
   virtual void CountBulkBytes(const std::string& session, uint64_t received,
                               uint64_t sent) = 0;

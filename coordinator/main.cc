@@ -1,0 +1,89 @@
+// diloco-coordinator: the daemon of one run.
+
+#include <malloc.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "common/base/logging.h"
+#include "common/base/shutdown.h"
+#include "common/base/version.h"
+#include "coordinator/server.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "Usage: diloco-coordinator --config run.yaml [--log-level LEVEL]\n"
+    "\n"
+    "Serves one run: holds theta and the outer optimiser, opens rounds, folds\n"
+    "the workers' updates. SIGTERM or Ctrl-C stops it; started again it goes "
+    "on.\n"
+    "\n"
+    "  --config FILE       the run file (see deploy/examples/run.yaml)\n"
+    "  --log-level LEVEL   debug, info (default), warning or error\n"
+    "  --version           prints the version\n"
+    "\n"
+    "Exit codes: 0 stopped as asked, 1 failed, 2 usage or run file.\n";
+
+constexpr int kUsageExit = 2;
+
+int Fail(const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+  return kUsageExit;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace diloco;
+  // Few arenas: the memory bound counts what malloc keeps for many threads.
+  mallopt(M_ARENA_MAX, 2);
+  std::string config_path;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--help" || flag == "-h") {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
+    if (flag == "--version") {
+      std::printf("diloco-coordinator %s\n", BuildVersion());
+      return 0;
+    }
+    if (flag != "--config" && flag != "--log-level") {
+      return Fail("diloco-coordinator: unknown flag " + flag +
+                  "; see diloco-coordinator --help");
+    }
+    if (i + 1 == argc) {
+      return Fail("diloco-coordinator: " + flag + " needs a value");
+    }
+    const std::string value = argv[++i];
+    if (flag == "--config") {
+      config_path = value;
+    } else if (LogLevel level; ParseLogLevel(value, &level)) {
+      SetLogLevel(level);
+    } else {
+      return Fail("diloco-coordinator: --log-level " + value +
+                  ": one of debug, info, warning, error");
+    }
+  }
+  if (config_path.empty()) return Fail(kUsage);
+  SetLogComponent("coordinator");
+  InstallShutdownHandler();
+  absl::StatusOr<LoadedRun> loaded =
+      LoadRunConfig(FileSystem::Posix(), config_path);
+  if (!loaded.ok()) return Fail(std::string(loaded.status().message()));
+  for (const std::string& warning : loaded->warnings) {
+    DILOCO_LOG(WARNING) << warning;
+  }
+  auto server = CoordinatorServer::Start(loaded->config);
+  if (!server.ok()) {
+    DILOCO_LOG(ERROR) << "cannot start: " << server.status().message();
+    return 1;
+  }
+  while (!WaitForShutdown(absl::Hours(1))) {
+  }
+  (*server)->Shutdown(absl::Seconds(10));
+  DILOCO_LOG(INFO) << "stopped";
+  return 0;
+}

@@ -1,0 +1,398 @@
+#include "coordinator/runtime/coordinator_impl.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+
+namespace diloco {
+namespace {
+
+constexpr absl::Duration kFoldRetry = absl::Seconds(2);
+
+}  // namespace
+
+CoordinatorImpl::CoordinatorImpl(CoordinatorOptions options)
+    : options_(std::move(options)),
+      versions_(options_.fs, options_.state_dir),
+      spools_(options_.fs, JoinPath(options_.state_dir, "spool")),
+      uploads_(&spools_, options_.clock, options_.max_parallel_uploads),
+      metrics_(options_.metrics) {}
+
+CoordinatorImpl::~CoordinatorImpl() { Stop(); }
+
+void CoordinatorImpl::Stop() {
+  if (stopped_.exchange(true)) return;
+  {
+    MutexLock lock(&fold_mu_);
+    fold_stop_ = true;
+    fold_wake_.SignalAll();
+  }
+  if (fold_thread_.joinable()) fold_thread_.join();
+  if (sequencer_ == nullptr) return;
+  sequencer_->Stop();
+  // The thread is gone: what waits is answered here.
+  const absl::Status stopping =
+      absl::UnavailableError("the coordinator is stopping");
+  for (Watcher& watcher : watchers_) watcher.done(stopping);
+  watchers_.clear();
+  for (EventsWaiter& waiter : event_waiters_) waiter.done(stopping);
+  event_waiters_.clear();
+}
+
+void CoordinatorImpl::Fatal(const absl::Status& status) {
+  DILOCO_LOG(ERROR) << "the coordinator cannot go on and ends now; start it "
+                       "again, it recovers what was acknowledged error=\""
+                    << status.message() << "\"";
+  // Not exit(): destructors would touch state that is no longer trusted.
+  std::_Exit(1);
+}
+
+absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) const {
+  if (fencing.lineage.empty()) return absl::OkStatus();
+  if (fencing.lineage != fencing_.lineage) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this coordinator serves lineage ", ToHex(fencing_.lineage),
+        " of run \"", options_.run, "\", the caller belongs to ",
+        ToHex(fencing.lineage),
+        ": another run or a restored one; use a fresh scratch directory"));
+  }
+  if (fencing.epoch > fencing_.epoch) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the caller has seen epoch ", fencing.epoch,
+        " of this run, this coordinator is at epoch ", fencing_.epoch,
+        ": an older copy of the state directory has come alive; stop it"));
+  }
+  if (fencing.epoch == fencing_.epoch &&
+      fencing.boot_nonce != fencing_.boot_nonce) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "two coordinators serve epoch ", fencing.epoch,
+        " of this run: a state directory was copied; stop one of them"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CoordinatorImpl::Caller(const std::string& session,
+                                                    const Fencing& fencing) {
+  RETURN_IF_ERROR(CheckFencing(fencing));
+  ASSIGN_OR_RETURN(std::string worker,
+                   WorkerOfSession(sequencer_->state(), session));
+  Soft::Worker& soft = sequencer_->soft().workers[worker];
+  soft.last_heard = options_.clock->Now();
+  soft.session_used = true;
+  return worker;
+}
+
+std::pair<absl::Status, uint64_t> CoordinatorImpl::SubmitAndWait(Event event) {
+  struct Box {
+    Mutex mu;
+    CondVar ready;
+    bool answered = false;
+    absl::Status status;
+    uint64_t sequence = 0;
+  };
+  auto box = std::make_shared<Box>();
+  sequencer_->Submit(std::move(event),
+                     [box](const absl::Status& status, uint64_t sequence) {
+                       MutexLock lock(&box->mu);
+                       box->status = status;
+                       box->sequence = sequence;
+                       box->answered = true;
+                       box->ready.SignalAll();
+                     });
+  MutexLock lock(&box->mu);
+  while (!box->answered) box->ready.Wait(&box->mu);
+  return {box->status, box->sequence};
+}
+
+void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
+                           std::optional<Digest> settings_digest,
+                           Done<JoinOutcome> done) {
+  const absl::Status fencing = CheckFencing(last_seen);
+  if (!fencing.ok()) return done(fencing);
+  if (settings_digest.has_value() &&
+      *settings_digest != options_.settings_digest) {
+    return done(absl::FailedPreconditionError(absl::StrCat(
+        "the worker's scratch belongs to run settings ",
+        settings_digest->Short(), ", this run has ",
+        options_.settings_digest.Short(), ": use a fresh scratch directory")));
+  }
+  event.new_session = RandomBytes(16);
+  const std::string worker = event.worker;
+  sequencer_->Submit(
+      std::move(event), [this, worker, done = std::move(done)](
+                            const absl::Status& status, uint64_t) {
+        if (!status.ok()) return done(status);
+        // Runs on the sequencer's thread: the state is the one just evolved.
+        const auto it = sequencer_->state().workers.find(worker);
+        if (it == sequencer_->state().workers.end()) {
+          return done(absl::InternalError("the join left no worker behind"));
+        }
+        done(JoinOutcome{fencing_, it->second.session});
+      });
+}
+
+void CoordinatorImpl::Watch(std::string session, Fencing fencing,
+                            uint64_t known_revision, absl::Duration max_wait,
+                            Done<ViewOutcome> done) {
+  sequencer_->Post([=, this](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const absl::StatusOr<std::string> worker = Caller(session, fencing);
+    if (!worker.ok()) return done(worker.status());
+    if (sequencer_->state().revision != known_revision ||
+        max_wait <= absl::ZeroDuration()) {
+      return done(MakeView(*worker));
+    }
+    watchers_.push_back(
+        {session, known_revision, options_.clock->Now() + max_wait, done});
+  });
+}
+
+ViewOutcome CoordinatorImpl::MakeView(const std::string& worker) {
+  const State& state = sequencer_->state();
+  ViewOutcome outcome;
+  outcome.fencing = fencing_;
+  outcome.revision = state.revision;
+  outcome.view = ViewFor(sequencer_->policy(), state, sequencer_->soft(),
+                         worker, options_.clock->Now());
+  for (uint32_t f = 0; f < state.fragments.size(); ++f) {
+    const FragmentState& fragment = state.fragments[f];
+    outcome.fragments.push_back(
+        {f, fragment.version, fragment.digest,
+         fragment.open.has_value() ? fragment.open->round : 0});
+  }
+  outcome.folded_tokens = state.folded_tokens;
+  return outcome;
+}
+
+void CoordinatorImpl::Beat(std::string session, Fencing fencing,
+                           WorkerProgress progress, Done<uint64_t> done) {
+  sequencer_->Post([=, this](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const absl::StatusOr<std::string> worker = Caller(session, fencing);
+    if (!worker.ok()) return done(worker.status());
+    const State& state = sequencer_->state();
+    Soft::Worker& soft = sequencer_->soft().workers[*worker];
+    if (progress.step_seconds > 0) soft.step_seconds = progress.step_seconds;
+    // The copy it holds, against what was published.
+    if (progress.digest.has_value() &&
+        progress.version == state.fragments[0].version &&
+        *progress.digest != state.fragments[0].digest) {
+      std::string& alarm = digest_alarms_[*worker];
+      const std::string now =
+          absl::StrCat(progress.version, progress.digest->Short());
+      if (alarm != now) {
+        alarm = now;
+        metrics_.digest_mismatches->Increment();
+        DILOCO_LOG(ERROR) << "digest differs run=" << state.run
+                          << " worker=" << *worker
+                          << " version=" << progress.version
+                          << " worker_digest=" << progress.digest->Short()
+                          << " published=" << state.fragments[0].digest.Short()
+                          << " hint=\"the worker downloads theta afresh\"";
+      }
+    }
+    metrics_.SetWorker(*worker, progress);
+    progress_[*worker] = progress;
+    if (state.workers.at(*worker).membership == Membership::kLost) {
+      sequencer_->Submit(BeatEvent{*worker, progress.step_seconds}, nullptr);
+    }
+    done(state.revision);
+  });
+}
+
+absl::StatusOr<ResolveOutcome> CoordinatorImpl::ResolveNow(
+    uint32_t fragment, std::optional<uint64_t> have) {
+  const State& state = sequencer_->state();
+  if (fragment >= state.fragments.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fragment ", fragment, " does not exist; the run has ",
+                     state.fragments.size()));
+  }
+  ResolveOutcome outcome;
+  outcome.fencing = fencing_;
+  outcome.version = state.fragments[fragment].version;
+  ASSIGN_OR_RETURN(outcome.steps,
+                   versions_.Resolve(fragment, have, outcome.version));
+  return outcome;
+}
+
+void CoordinatorImpl::Resolve(std::string session, Fencing fencing,
+                              uint32_t fragment, std::optional<uint64_t> have,
+                              Done<ResolveOutcome> done) {
+  sequencer_->Post([=, this](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const absl::StatusOr<std::string> worker = Caller(session, fencing);
+    if (!worker.ok()) return done(worker.status());
+    done(ResolveNow(fragment, have));
+  });
+}
+
+void CoordinatorImpl::ResolveForExport(uint32_t fragment,
+                                       Done<ResolveOutcome> done) {
+  sequencer_->Post([=, this](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    done(ResolveNow(fragment, std::nullopt));
+  });
+}
+
+void CoordinatorImpl::ReportEval(std::string session, Fencing fencing,
+                                 EvalReportEvent report,
+                                 std::function<void(absl::Status)> done) {
+  sequencer_->Post([=, this](bool alive) mutable {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const absl::StatusOr<std::string> worker = Caller(session, fencing);
+    if (!worker.ok()) return done(worker.status());
+    report.worker = *worker;
+    sequencer_->Submit(std::move(report), [done](const absl::Status& status,
+                                                 uint64_t) { done(status); });
+  });
+}
+
+void CoordinatorImpl::Leave(std::string session, Fencing fencing,
+                            std::string reason,
+                            std::function<void(absl::Status)> done) {
+  sequencer_->Post([=, this](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const absl::StatusOr<std::string> worker = Caller(session, fencing);
+    if (!worker.ok()) return done(worker.status());
+    sequencer_->Submit(
+        LeaveEvent{*worker, reason},
+        [done](const absl::Status& status, uint64_t) { done(status); });
+  });
+}
+
+void CoordinatorImpl::OnDurable(const std::vector<AppliedFact>& facts) {
+  const absl::Time wall = options_.clock->WallTime();
+  bool published = false;
+  {
+    MutexLock lock(&fold_mu_);
+    for (const AppliedFact& applied : facts) to_learn_.push_back(applied.fact);
+  }
+  for (const AppliedFact& applied : facts) {
+    metrics_.Count(applied.fact);
+    EventReport event{applied.sequence, wall, applied.fact, std::nullopt};
+    if (const auto* version = std::get_if<VersionPublished>(&applied.fact)) {
+      published = true;
+      fold_running_[version->fragment] = false;
+    }
+    if (const auto* closed = std::get_if<RoundClosed>(&applied.fact)) {
+      uploads_.CancelRound(closed->fragment, closed->round);
+    }
+    if (std::holds_alternative<VersionPublished>(applied.fact) ||
+        std::holds_alternative<EvalReported>(applied.fact) ||
+        std::holds_alternative<RunFinished>(applied.fact)) {
+      event.status = MakeStatus();
+    }
+    events_.Add(std::move(event));
+  }
+  if (published) metrics_.SetState(sequencer_->state());
+}
+
+void CoordinatorImpl::AfterBatch() {
+  StartFolds();
+  const Instant now = options_.clock->Now();
+  const State& state = sequencer_->state();
+  std::vector<Watcher> due;
+  std::erase_if(watchers_, [&](Watcher& watcher) {
+    if (watcher.known_revision == state.revision && now < watcher.answer_at) {
+      return false;
+    }
+    due.push_back(std::move(watcher));
+    return true;
+  });
+  for (Watcher& watcher : due) {
+    const absl::StatusOr<std::string> worker =
+        WorkerOfSession(state, watcher.session);
+    if (worker.ok()) {
+      watcher.done(MakeView(*worker));
+    } else {
+      watcher.done(worker.status());
+    }
+  }
+  std::vector<EventsWaiter> ready;
+  std::erase_if(event_waiters_, [&](EventsWaiter& waiter) {
+    if (events_.newest() <= waiter.after && now < waiter.answer_at) {
+      return false;
+    }
+    ready.push_back(std::move(waiter));
+    return true;
+  });
+  for (EventsWaiter& waiter : ready) waiter.done(MakeEvents(waiter.after));
+}
+
+void CoordinatorImpl::StartFolds() {
+  for (uint32_t f = 0; f < fold_running_.size(); ++f) {
+    if (fold_running_[f]) continue;
+    std::optional<FoldOrder> order = PendingFold(sequencer_->state(), f);
+    if (!order.has_value()) continue;
+    fold_running_[f] = true;
+    MutexLock lock(&fold_mu_);
+    orders_.push_back({f, *std::move(order)});
+    fold_wake_.Signal();
+  }
+}
+
+void CoordinatorImpl::FoldLoop() {
+  while (true) {
+    std::vector<Fact> learn;
+    std::optional<std::pair<uint32_t, FoldOrder>> order;
+    {
+      MutexLock lock(&fold_mu_);
+      while (orders_.empty() && !fold_stop_) fold_wake_.Wait(&fold_mu_);
+      if (fold_stop_) return;
+      learn.swap(to_learn_);
+      order = std::move(orders_.front());
+      orders_.erase(orders_.begin());
+    }
+    for (const Fact& fact : learn) engine_->Learn(fact);
+    engine_->Prune(order->first);
+    const Instant begin = options_.clock->Now();
+    while (true) {
+      absl::StatusOr<VersionPublished> published =
+          engine_->Run(order->first, order->second);
+      if (published.ok()) {
+        metrics_.fold_seconds->Observe(
+            absl::ToDoubleSeconds(options_.clock->Now() - begin));
+        {
+          MutexLock lock(&fold_mu_);
+          fold_trouble_.clear();
+        }
+        const auto [status, sequence] =
+            SubmitAndWait(FoldDoneEvent{*std::move(published)});
+        if (!status.ok() && !absl::IsUnavailable(status)) Fatal(status);
+        break;
+      }
+      if (!absl::IsResourceExhausted(published.status())) {
+        Fatal(published.status());
+      }
+      DILOCO_LOG(ERROR) << "the fold waits for disk space round="
+                        << order->second.closed.round << " error=\""
+                        << published.status().message() << "\"";
+      MutexLock lock(&fold_mu_);
+      fold_trouble_ = std::string(published.status().message());
+      if (fold_stop_) return;
+      fold_wake_.WaitFor(&fold_mu_, kFoldRetry);
+      if (fold_stop_) return;
+    }
+  }
+}
+
+std::string CoordinatorImpl::NotReady() const {
+  if (stopped_) return "stopping";
+  std::string trouble = sequencer_->trouble();
+  if (!trouble.empty()) return trouble;
+  MutexLock lock(&fold_mu_);
+  return fold_trouble_;
+}
+
+}  // namespace diloco

@@ -1,0 +1,184 @@
+// The Coordinator: wires recovery, sequencer, fold thread, uploads, watchers
+// and events. Split over recovery.cc (start), coordinator_impl.cc (control
+// plane), bulk.cc (uploads) and status.cc (operators).
+#ifndef COORDINATOR_RUNTIME_COORDINATOR_IMPL_H_
+#define COORDINATOR_RUNTIME_COORDINATOR_IMPL_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "coordinator/runtime/coordinator.h"
+#include "coordinator/runtime/coordinator_metrics.h"
+#include "coordinator/runtime/event_log.h"
+#include "coordinator/runtime/fold_engine.h"
+#include "coordinator/runtime/sequencer.h"
+#include "coordinator/runtime/upload_table.h"
+
+namespace diloco {
+
+class CoordinatorImpl final : public Coordinator {
+ public:
+  explicit CoordinatorImpl(CoordinatorOptions options);
+  ~CoordinatorImpl() override;
+
+  absl::Status Recover();
+
+  void Join(JoinEvent event, Fencing last_seen,
+            std::optional<Digest> settings_digest,
+            Done<JoinOutcome> done) override;
+  void Watch(std::string session, Fencing fencing, uint64_t known_revision,
+             absl::Duration max_wait, Done<ViewOutcome> done) override;
+  void Beat(std::string session, Fencing fencing, WorkerProgress progress,
+            Done<uint64_t> done) override;
+  void Resolve(std::string session, Fencing fencing, uint32_t fragment,
+               std::optional<uint64_t> have,
+               Done<ResolveOutcome> done) override;
+  void ReportEval(std::string session, Fencing fencing, EvalReportEvent report,
+                  std::function<void(absl::Status)> done) override;
+  void Leave(std::string session, Fencing fencing, std::string reason,
+             std::function<void(absl::Status)> done) override;
+
+  absl::StatusOr<BeginOutcome> BeginUpload(const std::string& session,
+                                           const Fencing& fencing,
+                                           uint32_t fragment, uint64_t round,
+                                           const UpdateValue& value) override;
+  absl::StatusOr<std::shared_ptr<Upload>> OpenUpload(const std::string& session,
+                                                     const Fencing& fencing,
+                                                     uint32_t fragment,
+                                                     uint64_t round) override;
+  absl::StatusOr<FinishOutcome> FinishUpload(const std::string& session,
+                                             const Fencing& fencing,
+                                             uint32_t fragment, uint64_t round,
+                                             const Digest& digest) override;
+  absl::StatusOr<ServedFile> FindFile(const Digest& digest) override;
+  void ResolveForExport(uint32_t fragment, Done<ResolveOutcome> done) override;
+  void CountBulkBytes(const std::string& session, uint64_t received,
+                      uint64_t sent) override;
+
+  void GetStatus(Done<StatusReport> done) override;
+  void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
+                 Done<EventsOutcome> done) override;
+  void Admin(Event event, std::function<void(absl::Status)> done) override;
+
+  Fencing fencing() const override { return fencing_; }
+  const CoordinatorOptions& options() const override { return options_; }
+  std::optional<FileRef> eval_shard() const override { return eval_shard_; }
+  std::vector<std::pair<std::string, FileRef>> tokenizer_files()
+      const override {
+    return tokenizer_files_;
+  }
+  std::string NotReady() const override;
+  void Stop() override;
+
+ private:
+  struct Watcher {
+    std::string session;
+    uint64_t known_revision = 0;
+    Instant answer_at;
+    Done<ViewOutcome> done;
+  };
+  struct EventsWaiter {
+    uint64_t after = 0;
+    Instant answer_at;
+    Done<EventsOutcome> done;
+  };
+
+  // Recovery (recovery.cc).
+  absl::Status LoadServedFiles();
+  absl::Status CheckRun(const State& state) const;
+  absl::Status CreateRun(Journal& journal, State& state);
+  absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);
+
+  // The caller's right to speak: newer epochs and other lineages are refused,
+  // then the session is looked up. On the sequencer's thread.
+  absl::Status CheckFencing(const Fencing& fencing) const;
+  absl::StatusOr<std::string> Caller(const std::string& session,
+                                     const Fencing& fencing);
+  // Posts `read` to the sequencer and waits for what it returns.
+  template <typename T>
+  absl::StatusOr<T> Ask(std::function<absl::StatusOr<T>()> read);
+  // Submits and waits until the outcome is durable.
+  std::pair<absl::Status, uint64_t> SubmitAndWait(Event event);
+
+  // On the sequencer's thread.
+  void OnDurable(const std::vector<AppliedFact>& facts);
+  void AfterBatch();
+  void StartFolds();
+  ViewOutcome MakeView(const std::string& worker);
+  StatusReport MakeStatus();
+  EventsOutcome MakeEvents(uint64_t after) const;
+  absl::StatusOr<ResolveOutcome> ResolveNow(uint32_t fragment,
+                                            std::optional<uint64_t> have);
+
+  void FoldLoop();
+  void Fatal(const absl::Status& status);
+
+  const CoordinatorOptions options_;
+  // Constant after Recover.
+  std::unique_ptr<FileLock> lock_;
+  Fencing fencing_;
+  std::optional<FileRef> eval_shard_;
+  std::vector<std::pair<std::string, FileRef>> tokenizer_files_;
+  std::map<Digest, ServedFile> served_files_;
+
+  VersionStore versions_;
+  SpoolStore spools_;
+  UploadTable uploads_;
+  CoordinatorMetrics metrics_;
+  std::unique_ptr<Sequencer> sequencer_;
+
+  // On the sequencer's thread.
+  std::map<std::string, WorkerProgress> progress_;
+  std::map<std::string, std::string> digest_alarms_;
+  std::vector<Watcher> watchers_;
+  std::vector<EventsWaiter> event_waiters_;
+  EventLog events_;
+  std::vector<bool> fold_running_;
+
+  std::atomic<uint64_t> bulk_received_{0};
+  std::atomic<uint64_t> bulk_sent_{0};
+  std::atomic<bool> stopped_{false};
+
+  // The fold thread and its mailbox. The engine belongs to that thread once it
+  // runs.
+  std::unique_ptr<FoldEngine> engine_;
+  std::thread fold_thread_;
+  mutable Mutex fold_mu_;
+  CondVar fold_wake_;
+  std::vector<Fact> to_learn_ ABSL_GUARDED_BY(fold_mu_);
+  std::vector<std::pair<uint32_t, FoldOrder>> orders_ ABSL_GUARDED_BY(fold_mu_);
+  bool fold_stop_ ABSL_GUARDED_BY(fold_mu_) = false;
+  std::string fold_trouble_ ABSL_GUARDED_BY(fold_mu_);
+};
+
+template <typename T>
+absl::StatusOr<T> CoordinatorImpl::Ask(
+    std::function<absl::StatusOr<T>()> read) {
+  struct Box {
+    Mutex mu;
+    CondVar ready;
+    std::optional<absl::StatusOr<T>> value;
+  };
+  auto box = std::make_shared<Box>();
+  sequencer_->Post([box, read](bool alive) {
+    absl::StatusOr<T> value = alive ? read()
+                                    : absl::StatusOr<T>(absl::UnavailableError(
+                                          "the coordinator is stopping"));
+    MutexLock lock(&box->mu);
+    box->value = std::move(value);
+    box->ready.SignalAll();
+  });
+  MutexLock lock(&box->mu);
+  while (!box->value.has_value()) box->ready.Wait(&box->mu);
+  return *std::move(box->value);
+}
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_RUNTIME_COORDINATOR_IMPL_H_

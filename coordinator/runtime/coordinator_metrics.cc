@@ -1,0 +1,123 @@
+#include "coordinator/runtime/coordinator_metrics.h"
+
+namespace diloco {
+namespace {
+
+constexpr char kRounds[] = "diloco_coordinator_rounds_total";
+constexpr char kRoundsHelp[] =
+    "Rounds that closed or were extended, by result.";
+constexpr char kUpdates[] = "diloco_coordinator_updates_total";
+constexpr char kUpdatesHelp[] = "Updates of workers, by result.";
+
+const std::vector<double> kSeconds = {0.01, 0.03, 0.1, 0.3, 1,    3,
+                                      10,   30,   100, 300, 1000, 3000};
+
+}  // namespace
+
+CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
+    : received_bytes(registry->AddCounter(
+          "diloco_coordinator_received_bytes_total",
+          "Bytes of update uploads received from workers, framing included.")),
+      sent_bytes(registry->AddCounter(
+          "diloco_coordinator_sent_bytes_total",
+          "Bytes of files sent to workers and tools, framing included.")),
+      digest_mismatches(
+          registry->AddCounter("diloco_coordinator_digest_mismatches_total",
+                               "Copies of theta in workers whose digest was "
+                               "not the published one.")),
+      duplicates(registry->AddCounter(kUpdates, kUpdatesHelp,
+                                      {{"result", "duplicate"}})),
+      fold_seconds(registry->AddHistogram(
+          "diloco_coordinator_fold_seconds",
+          "Time of one fold, from closed round to durable files.", kSeconds)),
+      registry_(registry),
+      round_(registry->AddGauge("diloco_coordinator_round",
+                                "Highest round number opened.")),
+      version_(registry->AddGauge("diloco_coordinator_version",
+                                  "Published version of theta.")),
+      folded_tokens_(registry->AddGauge("diloco_coordinator_folded_tokens",
+                                        "Tokens in folded updates so far.")),
+      eval_loss_(registry->AddGauge(
+          "diloco_coordinator_eval_loss",
+          "Loss of the newest evaluated version, nats per token.")),
+      workers_active_(registry->AddGauge("diloco_coordinator_workers",
+                                         "Workers by membership.",
+                                         {{"state", "active"}})),
+      epoch_(registry->AddGauge("diloco_coordinator_epoch",
+                                "Starts of this run's coordinator.")),
+      rounds_folded_(
+          registry->AddCounter(kRounds, kRoundsHelp, {{"result", "folded"}})),
+      rounds_void_(
+          registry->AddCounter(kRounds, kRoundsHelp, {{"result", "void"}})),
+      rounds_extended_(
+          registry->AddCounter(kRounds, kRoundsHelp, {{"result", "extended"}})),
+      updates_accepted_(registry->AddCounter(kUpdates, kUpdatesHelp,
+                                             {{"result", "accepted"}})),
+      updates_refused_(registry->AddCounter(kUpdates, kUpdatesHelp,
+                                            {{"result", "refused"}})),
+      updates_missing_(registry->AddCounter(kUpdates, kUpdatesHelp,
+                                            {{"result", "missing"}})),
+      journal_records_(
+          registry->AddCounter("diloco_coordinator_journal_records_total",
+                               "Facts made durable by this process.")),
+      round_seconds_(registry->AddHistogram(
+          "diloco_coordinator_round_duration_seconds",
+          "Time from opening a round to its close.", kSeconds)) {}
+
+void CoordinatorMetrics::Restore(const State& state) {
+  epoch_->Set(static_cast<double>(state.epoch));
+  SetState(state);
+}
+
+void CoordinatorMetrics::SetState(const State& state) {
+  round_->Set(static_cast<double>(state.fragments[0].last_round));
+  version_->Set(static_cast<double>(state.fragments[0].version));
+  folded_tokens_->Set(static_cast<double>(state.folded_tokens));
+  if (state.last_eval.has_value()) eval_loss_->Set(state.last_eval->loss);
+  double active = 0;
+  for (const auto& [name, worker] : state.workers) {
+    if (worker.membership == Membership::kActive) ++active;
+  }
+  workers_active_->Set(active);
+}
+
+void CoordinatorMetrics::Count(const Fact& fact) {
+  journal_records_->Increment();
+  if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
+    (closed->members.empty() ? rounds_void_ : rounds_folded_)->Increment();
+    updates_missing_->Increment(static_cast<double>(closed->missing.size()));
+    round_seconds_->Observe(absl::ToDoubleSeconds(closed->duration));
+  } else if (std::holds_alternative<RoundExtended>(fact)) {
+    rounds_extended_->Increment();
+  } else if (std::holds_alternative<UpdateCommitted>(fact)) {
+    updates_accepted_->Increment();
+  } else if (std::holds_alternative<UpdateRefused>(fact)) {
+    updates_refused_->Increment();
+  }
+}
+
+void CoordinatorMetrics::SetWorker(const std::string& worker,
+                                   const WorkerProgress& progress) {
+  const Labels labels = {{"worker", worker}};
+  registry_
+      ->AddGauge("diloco_worker_loss", "Loss of a worker's last inner step.",
+                 labels)
+      ->Set(progress.loss);
+  registry_
+      ->AddGauge("diloco_worker_inner_steps", "Inner steps of a worker.",
+                 labels)
+      ->Set(static_cast<double>(progress.inner_steps));
+  registry_
+      ->AddGauge("diloco_worker_step_seconds",
+                 "Mean time of an inner step in the window.", labels)
+      ->Set(progress.step_seconds);
+  registry_
+      ->AddGauge("diloco_worker_learning_rate", "Learning rate in use.", labels)
+      ->Set(progress.lr);
+  registry_
+      ->AddGauge("diloco_worker_skipped_steps",
+                 "Steps skipped for a non-finite loss or gradient.", labels)
+      ->Set(static_cast<double>(progress.skipped_steps));
+}
+
+}  // namespace diloco

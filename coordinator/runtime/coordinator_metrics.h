@@ -1,0 +1,51 @@
+// The coordinator's metrics, declared together. Moved by CoordinatorImpl as
+// facts become durable.
+#ifndef COORDINATOR_RUNTIME_COORDINATOR_METRICS_H_
+#define COORDINATOR_RUNTIME_COORDINATOR_METRICS_H_
+
+#include <string>
+
+#include "common/metrics/metrics.h"
+#include "coordinator/core/state.h"
+#include "coordinator/runtime/coordinator.h"
+
+namespace diloco {
+
+// Thread-safe.
+class CoordinatorMetrics {
+ public:
+  explicit CoordinatorMetrics(MetricsRegistry* registry);
+
+  // Gauges from a recovered or changed state; counters are not restored.
+  void Restore(const State& state);
+  void SetState(const State& state);
+  void Count(const Fact& fact);
+  void SetWorker(const std::string& worker, const WorkerProgress& progress);
+
+  Counter* const received_bytes;
+  Counter* const sent_bytes;
+  Counter* const digest_mismatches;
+  Counter* const duplicates;
+  Histogram* const fold_seconds;
+
+ private:
+  MetricsRegistry* const registry_;
+  Gauge* const round_;
+  Gauge* const version_;
+  Gauge* const folded_tokens_;
+  Gauge* const eval_loss_;
+  Gauge* const workers_active_;
+  Gauge* const epoch_;
+  Counter* const rounds_folded_;
+  Counter* const rounds_void_;
+  Counter* const rounds_extended_;
+  Counter* const updates_accepted_;
+  Counter* const updates_refused_;
+  Counter* const updates_missing_;
+  Counter* const journal_records_;
+  Histogram* const round_seconds_;
+};
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_RUNTIME_COORDINATOR_METRICS_H_

@@ -1,0 +1,202 @@
+#include "coordinator/runtime/fold_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "coordinator/aggregate/fold.h"
+
+namespace diloco {
+
+FoldEngine::FoldEngine(Options options)
+    : options_(options),
+      theta_(static_cast<size_t>(options.layout->elements)),
+      momentum_(static_cast<size_t>(options.layout->elements)),
+      fragments_(options.layout->fragments.size()) {}
+
+absl::Span<float> FoldEngine::RangeOf(uint32_t index,
+                                      std::vector<float>& flat) const {
+  const FragmentSpec& spec = options_.layout->fragments[index];
+  return absl::MakeSpan(flat).subspan(static_cast<size_t>(spec.first),
+                                      static_cast<size_t>(spec.elements));
+}
+
+absl::StatusOr<RunCreated> FoldEngine::CreateRun(
+    const std::function<absl::Status(absl::Span<float>)>& initial) {
+  RETURN_IF_ERROR(initial(absl::MakeSpan(theta_)));
+  std::fill(momentum_.begin(), momentum_.end(), 0.0f);
+  RunCreated created;
+  for (uint32_t f = 0; f < fragments_.size(); ++f) {
+    Fragment& fragment = fragments_[f];
+    const absl::Span<float> theta = RangeOf(f, theta_);
+    ASSIGN_OR_RETURN(VersionStore::Pending pending,
+                     options_.versions->Create(f, 0, /*with_blob=*/false,
+                                               /*with_image=*/true));
+    RunCreated::Fragment files;
+    ASSIGN_OR_RETURN(files.theta_image.digest,
+                     WriteImage(pending.theta_image.get(), f, theta));
+    ASSIGN_OR_RETURN(
+        files.momentum_image.digest,
+        WriteImage(pending.momentum_image.get(), f, RangeOf(f, momentum_)));
+    files.theta_image.bytes = files.momentum_image.bytes =
+        PartFileBytes(Codec::kFp32, static_cast<int64_t>(theta.size()));
+    files.digest = DigestOfValues(theta);
+    RETURN_IF_ERROR(options_.versions->Commit(std::move(pending)));
+    created.fragments.push_back(files);
+    fragment.version = 0;
+    fragment.valid = true;
+  }
+  return created;
+}
+
+void FoldEngine::Learn(const Fact& fact) {
+  if (const auto* created = std::get_if<RunCreated>(&fact)) {
+    for (uint32_t f = 0;
+         f < std::min(created->fragments.size(), fragments_.size()); ++f) {
+      const RunCreated::Fragment& files = created->fragments[f];
+      options_.versions->Register(f, 0, FileRef{}, files.theta_image,
+                                  files.momentum_image, files.digest);
+      fragments_[f].images.push_back(0);
+    }
+  } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
+    if (!closed->members.empty()) {
+      fragments_[closed->fragment].closed = *closed;
+    }
+  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
+    Fragment& fragment = fragments_[published->fragment];
+    DILOCO_CHECK(fragment.closed.has_value());
+    fragment.history[published->version] = {*std::move(fragment.closed),
+                                            published->digest};
+    fragment.closed.reset();
+    options_.versions->Register(published->fragment, published->version,
+                                published->blob, published->theta_image,
+                                published->momentum_image, published->digest);
+    if (published->theta_image.bytes > 0) {
+      fragment.images.push_back(published->version);
+    }
+  }
+}
+
+absl::Status FoldEngine::Rebuild(uint32_t index, uint64_t version) {
+  Fragment& fragment = fragments_[index];
+  if (fragment.valid && fragment.version == version) return absl::OkStatus();
+  fragment.valid = false;
+  ASSIGN_OR_RETURN(
+      const uint64_t image,
+      options_.versions->LoadNewestImage(index, version, RangeOf(index, theta_),
+                                         RangeOf(index, momentum_)));
+  for (uint64_t v = image + 1; v <= version; ++v) {
+    const auto it = fragment.history.find(v);
+    if (it == fragment.history.end()) {
+      return absl::DataLossError(absl::StrCat(
+          "version ", v, " of fragment ", index, " cannot be rebuilt: image ",
+          image, " is the newest good one and the journal's record of version ",
+          v, " is no longer kept"));
+    }
+    RETURN_IF_ERROR(WithContext(
+        FoldInto(index, it->second.closed, v).status(),
+        absl::StrCat("folding round ", it->second.closed.round, " again")));
+    if (DigestOfValues(RangeOf(index, theta_)) != it->second.digest) {
+      return absl::DataLossError(absl::StrCat(
+          "version ", v, " of fragment ", index, " folds to digest ",
+          DigestOfValues(RangeOf(index, theta_)).Short(),
+          " but was published as ", it->second.digest.Short(),
+          ": spool or image files were changed; restore the state directory "
+          "from a backup"));
+    }
+  }
+  fragment.version = version;
+  fragment.valid = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VersionPublished> FoldEngine::FoldInto(uint32_t index,
+                                                      const RoundClosed& closed,
+                                                      uint64_t version) {
+  Fragment& fragment = fragments_[index];
+  std::vector<PartReader> readers;
+  readers.reserve(closed.members.size());
+  std::vector<FoldMember> members;
+  for (const RoundMember& member : closed.members) {
+    ASSIGN_OR_RETURN(
+        PartReader reader,
+        options_.spools->OpenComplete(index, closed.round, member.worker));
+    readers.push_back(std::move(reader));
+    FoldMember fold_member;
+    fold_member.worker = member.worker;
+    fold_member.weight = member.weight;
+    fold_member.update = &readers.back();
+    members.push_back(fold_member);
+  }
+  const bool with_image = version % options_.image_every == 0;
+  ASSIGN_OR_RETURN(VersionStore::Pending pending,
+                   options_.versions->Create(index, version, /*with_blob=*/true,
+                                             with_image));
+  OuterSettings outer;
+  outer.lr = static_cast<float>(closed.outer_lr);
+  outer.momentum = static_cast<float>(closed.outer_momentum);
+  outer.nesterov = closed.nesterov;
+  FoldOutput output;
+  output.blob = pending.blob.get();
+  output.theta_image = pending.theta_image.get();
+  output.momentum_image = pending.momentum_image.get();
+  fragment.valid = false;
+  ASSIGN_OR_RETURN(
+      const FoldResult result,
+      Fold(index, members, outer, options_.codec_down, RangeOf(index, theta_),
+           RangeOf(index, momentum_), output));
+  RETURN_IF_ERROR(options_.versions->Commit(std::move(pending)));
+  VersionPublished published;
+  published.fragment = index;
+  published.round = closed.round;
+  published.version = version;
+  published.digest = result.digest;
+  published.blob = {result.blob_digest, result.blob_bytes};
+  if (with_image) {
+    published.theta_image = {result.theta_image_digest, result.image_bytes};
+    published.momentum_image = {result.momentum_image_digest,
+                                result.image_bytes};
+  }
+  return published;
+}
+
+absl::StatusOr<VersionPublished> FoldEngine::Run(uint32_t index,
+                                                 const FoldOrder& order) {
+  RETURN_IF_ERROR(Rebuild(index, order.base_version));
+  ASSIGN_OR_RETURN(VersionPublished published,
+                   FoldInto(index, order.closed, order.base_version + 1));
+  Fragment& fragment = fragments_[index];
+  fragment.version = order.base_version + 1;
+  fragment.valid = true;
+  return published;
+}
+
+void FoldEngine::Prune(uint32_t index) {
+  Fragment& fragment = fragments_[index];
+  // Spools back to the image before the newest one: should that one be
+  // damaged, the one before still leads to every later version.
+  if (fragment.images.size() >= 2) {
+    const uint64_t base = fragment.images[fragment.images.size() - 2];
+    const auto it = fragment.history.find(base);
+    if (it != fragment.history.end()) {
+      const absl::Status pruned =
+          options_.spools->Prune(index, it->second.closed.round);
+      if (!pruned.ok()) {
+        DILOCO_LOG(WARNING)
+            << "old spools stay error=\"" << pruned.message() << "\"";
+      }
+    }
+    fragment.history.erase(fragment.history.begin(),
+                           fragment.history.lower_bound(base));
+  }
+  const absl::StatusOr<uint64_t> kept = options_.versions->Prune(
+      index, options_.keep_images, options_.keep_every);
+  if (!kept.ok()) {
+    DILOCO_LOG(WARNING) << "old versions stay error=\""
+                        << kept.status().message() << "\"";
+  }
+}
+
+}  // namespace diloco

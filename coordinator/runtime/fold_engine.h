@@ -1,0 +1,85 @@
+// Holds theta and momentum in memory and moves them from version to version:
+// folds a closed round from its spools, writes update blob and images, and
+// rebuilds any version after a restart from image + closed rounds + spools.
+// Used by CoordinatorImpl, on its fold thread and during recovery.
+#ifndef COORDINATOR_RUNTIME_FOLD_ENGINE_H_
+#define COORDINATOR_RUNTIME_FOLD_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/io/file_system.h"
+#include "common/tensor/layout.h"
+#include "coordinator/core/machine.h"
+#include "coordinator/store/spool.h"
+#include "coordinator/store/version_store.h"
+
+namespace diloco {
+
+// One thread at a time.
+class FoldEngine {
+ public:
+  struct Options {
+    FileSystem* fs = nullptr;
+    VersionStore* versions = nullptr;  // Not owned.
+    SpoolStore* spools = nullptr;      // Not owned.
+    const Layout* layout = nullptr;    // Not owned.
+    Codec codec_down = Codec::kFp32;
+    uint64_t image_every = 8;
+    int keep_images = 5;
+    uint64_t keep_every = 50;
+  };
+  explicit FoldEngine(Options options);
+
+  // theta(0) from `initial`, momentum zero; writes the images of version 0 and
+  // returns the run's first fact but for run, lineage and digests of settings.
+  absl::StatusOr<RunCreated> CreateRun(
+      const std::function<absl::Status(absl::Span<float>)>& initial);
+
+  // Tells the engine what the journal says; in order, on recovery and live.
+  void Learn(const Fact& fact);
+
+  // Brings memory to `version`: newest good image, then the closed rounds after
+  // it again from their spools, each compared with its published digest
+  // (DATA_LOSS when one differs).
+  absl::Status Rebuild(uint32_t fragment, uint64_t version);
+
+  // Folds the order; files are durable when this returns. RESOURCE_EXHAUSTED:
+  // the disk is full, try again later; memory is at the base version again.
+  absl::StatusOr<VersionPublished> Run(uint32_t fragment,
+                                       const FoldOrder& order);
+
+  // Removes what recovery and readers no longer need.
+  void Prune(uint32_t fragment);
+
+ private:
+  struct Published {
+    RoundClosed closed;
+    Digest digest;
+  };
+  struct Fragment {
+    uint64_t version = 0;
+    bool valid = false;                     // Memory holds `version`.
+    std::optional<RoundClosed> closed;      // Not yet published.
+    std::map<uint64_t, Published> history;  // By version.
+    std::vector<uint64_t> images;           // Versions, ascending.
+  };
+
+  absl::StatusOr<VersionPublished> FoldInto(uint32_t index,
+                                            const RoundClosed& closed,
+                                            uint64_t version);
+
+  absl::Span<float> RangeOf(uint32_t index, std::vector<float>& flat) const;
+
+  const Options options_;
+  std::vector<float> theta_;     // Flat, as in the layout.
+  std::vector<float> momentum_;  // Likewise.
+  std::vector<Fragment> fragments_;
+};
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_RUNTIME_FOLD_ENGINE_H_

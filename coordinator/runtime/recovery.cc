@@ -1,0 +1,166 @@
+// Start of a coordinator: lock, journal, images, and the new epoch.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "coordinator/runtime/coordinator_impl.h"
+#include "coordinator/store/fact_codec.h"
+
+namespace diloco {
+namespace {
+
+constexpr char kJournalName[] = "journal-000001.log";
+
+absl::StatusOr<FileRef> DescribeFile(FileSystem* fs, const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs->OpenForRead(path));
+  FileRef ref;
+  ASSIGN_OR_RETURN(ref.bytes, file->Size());
+  ASSIGN_OR_RETURN(ref.digest, BlockDigestOfFile(*file));
+  return ref;
+}
+
+void AppendFact(Journal& journal, State& state, const Fact& fact) {
+  const EncodedFact encoded = EncodeFact(fact);
+  journal.Append(encoded.type, encoded.payload);
+  const absl::Status evolved = Evolve(state, fact);
+  DILOCO_CHECK(evolved.ok()) << evolved.message();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
+    CoordinatorOptions options) {
+  auto coordinator = std::make_unique<CoordinatorImpl>(std::move(options));
+  RETURN_IF_ERROR(coordinator->Recover());
+  return coordinator;
+}
+
+absl::Status CoordinatorImpl::LoadServedFiles() {
+  const auto serve =
+      [this](const std::string& path) -> absl::StatusOr<FileRef> {
+    ASSIGN_OR_RETURN(const FileRef ref, DescribeFile(options_.fs, path));
+    served_files_[ref.digest] = {path, ref.bytes};
+    return ref;
+  };
+  if (!options_.eval_shard.empty()) {
+    ASSIGN_OR_RETURN(eval_shard_, serve(options_.eval_shard));
+  }
+  for (const auto& [name, path] : options_.tokenizer_files) {
+    ASSIGN_OR_RETURN(FileRef ref, serve(path));
+    tokenizer_files_.push_back({name, ref});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorImpl::CheckRun(const State& state) const {
+  if (state.run != options_.run) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.state_dir, " holds the run \"", state.run,
+                     "\", the run file names \"", options_.run,
+                     "\": point state.dir to another directory"));
+  }
+  if (state.settings_digest != options_.settings_digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.state_dir, " was made with other run settings (digest ",
+        state.settings_digest.Short(), ", the run file gives ",
+        options_.settings_digest.Short(),
+        "): restore the run file or start a new run in another state.dir"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
+    State& state) {
+  return Journal::Open(
+      options_.fs, JoinPath(options_.state_dir, kJournalName),
+      [&](const Journal::Record& record) -> absl::Status {
+        ASSIGN_OR_RETURN(const Fact fact,
+                         DecodeFact(record.type, record.payload));
+        RETURN_IF_ERROR(Evolve(state, fact));
+        // Refuse another run's directory before its facts reach the engine.
+        if (record.sequence == 1) RETURN_IF_ERROR(CheckRun(state));
+        engine_->Learn(fact);
+        events_.Add(
+            {record.sequence, absl::InfinitePast(), fact, std::nullopt});
+        return absl::OkStatus();
+      });
+}
+
+absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
+  DILOCO_LOG(INFO) << "new run run=" << options_.run
+                   << " parameters=" << options_.layout.parameters
+                   << " state=" << options_.state_dir;
+  ASSIGN_OR_RETURN(RunCreated created,
+                   engine_->CreateRun(options_.initial_theta));
+  created.run = options_.run;
+  created.lineage = RandomBytes(16);
+  created.settings_digest = options_.settings_digest;
+  created.layout_digest = options_.layout.ComputeDigest();
+  const Fact fact = created;
+  AppendFact(journal, state, fact);
+  engine_->Learn(fact);
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorImpl::Recover() {
+  const Instant begin = options_.clock->Now();
+  FileSystem* const fs = options_.fs;
+  RETURN_IF_ERROR(fs->CreateDirs(options_.state_dir));
+  ASSIGN_OR_RETURN(lock_, fs->Lock(JoinPath(options_.state_dir, "LOCK")));
+  RETURN_IF_ERROR(LoadServedFiles());
+  FoldEngine::Options engine;
+  engine.fs = fs;
+  engine.versions = &versions_;
+  engine.spools = &spools_;
+  engine.layout = &options_.layout;
+  engine.codec_down = options_.settings.codec_down;
+  engine.image_every = options_.image_every;
+  engine.keep_images = options_.keep_images;
+  engine.keep_every = options_.keep_every;
+  engine_ = std::make_unique<FoldEngine>(engine);
+
+  State state;
+  ASSIGN_OR_RETURN(std::unique_ptr<Journal> journal, ReplayJournal(state));
+  const bool fresh = journal->last_sequence() == 0;
+  if (fresh) {
+    RETURN_IF_ERROR(CreateRun(*journal, state));
+  } else {
+    for (uint32_t f = 0; f < state.fragments.size(); ++f) {
+      RETURN_IF_ERROR(engine_->Rebuild(f, state.fragments[f].version));
+    }
+  }
+  EpochStarted started;
+  started.epoch = state.epoch + 1;
+  started.boot_nonce = RandomBytes(8);
+  AppendFact(*journal, state, started);
+  RETURN_IF_ERROR(journal->Commit());
+  fencing_ = {state.lineage, state.epoch, state.boot_nonce};
+  DILOCO_LOG(INFO) << "serving run=" << state.run << " epoch=" << state.epoch
+                   << " version=" << state.fragments[0].version
+                   << " digest=" << state.fragments[0].digest.Short()
+                   << " started_in="
+                   << absl::FormatDuration(options_.clock->Now() - begin);
+
+  Sequencer::Options sequencer;
+  sequencer.policy = options_.policy;
+  sequencer.clock = options_.clock;
+  sequencer.soft = StartSoft(state, options_.clock->Now());
+  fold_running_.assign(state.fragments.size(), false);
+  metrics_.Restore(state);
+  sequencer.state = std::move(state);
+  sequencer.journal = std::move(journal);
+  sequencer.on_durable = [this](const std::vector<AppliedFact>& facts) {
+    OnDurable(facts);
+  };
+  sequencer.after_batch = [this] { AfterBatch(); };
+  sequencer.on_fatal = [this](const absl::Status& status) { Fatal(status); };
+  sequencer_ = std::make_unique<Sequencer>(std::move(sequencer));
+  fold_thread_ = std::thread([this] { FoldLoop(); });
+  sequencer_->Start();
+  return absl::OkStatus();
+}
+
+}  // namespace diloco

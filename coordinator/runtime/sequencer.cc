@@ -1,0 +1,166 @@
+#include "coordinator/runtime/sequencer.h"
+
+#include "common/base/logging.h"
+#include "coordinator/store/fact_codec.h"
+
+namespace diloco {
+namespace {
+
+constexpr absl::Duration kTickEvery = absl::Milliseconds(200);
+constexpr absl::Duration kDiskRetry = absl::Seconds(1);
+
+}  // namespace
+
+Sequencer::Sequencer(Options options) : options_(std::move(options)) {}
+
+Sequencer::~Sequencer() { Stop(); }
+
+void Sequencer::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Sequencer::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    wake_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Sequencer::Submit(Event event, Reply reply) {
+  bool refused = false;
+  {
+    MutexLock lock(&mu_);
+    refused = stopping_;
+    if (!refused) {
+      queue_.push_back({std::move(event), reply, nullptr});
+      wake_.Signal();
+    }
+  }
+  if (refused && reply) {
+    reply(absl::UnavailableError("the coordinator is stopping"), 0);
+  }
+}
+
+void Sequencer::Post(std::function<void(bool)> closure) {
+  bool refused = false;
+  {
+    MutexLock lock(&mu_);
+    refused = stopping_;
+    if (!refused) {
+      queue_.push_back({std::nullopt, nullptr, closure});
+      wake_.Signal();
+    }
+  }
+  if (refused) closure(false);
+}
+
+std::string Sequencer::trouble() const {
+  MutexLock lock(&mu_);
+  return trouble_;
+}
+
+absl::Status Sequencer::Apply(const Event& event,
+                              std::vector<AppliedFact>& applied) {
+  const Instant now = options_.clock->Now();
+  Decision decision =
+      Decide(options_.policy, options_.state, options_.soft, event, now);
+  EvolveSoft(options_.soft, event, decision, now);
+  if (!decision.status.ok()) return decision.status;
+  for (Fact& fact : decision.facts) {
+    const absl::Status evolved = Evolve(options_.state, fact);
+    DILOCO_CHECK(evolved.ok()) << evolved.message();
+    const EncodedFact encoded = EncodeFact(fact);
+    const uint64_t sequence =
+        options_.journal->Append(encoded.type, encoded.payload);
+    applied.push_back({sequence, std::move(fact)});
+  }
+  if (!decision.reason.empty()) {
+    DILOCO_LOG(INFO) << decision.reason << " run=" << options_.state.run;
+  }
+  return absl::OkStatus();
+}
+
+bool Sequencer::CommitOrWait() {
+  bool waited = false;
+  while (true) {
+    const absl::Status status = options_.journal->Commit();
+    if (status.ok()) {
+      MutexLock lock(&mu_);
+      trouble_.clear();
+      if (waited) DILOCO_LOG(INFO) << "journal writes again";
+      return true;
+    }
+    if (!absl::IsResourceExhausted(status)) {
+      options_.on_fatal(status);
+      return false;
+    }
+    MutexLock lock(&mu_);
+    if (trouble_.empty()) {
+      DILOCO_LOG(ERROR) << "the journal cannot be written; the run waits for "
+                           "space error=\""
+                        << status.message() << "\"";
+    }
+    trouble_ = std::string(status.message());
+    waited = true;
+    if (stopping_) return false;
+    wake_.WaitFor(&mu_, kDiskRetry);
+  }
+}
+
+void Sequencer::Loop() {
+  while (true) {
+    std::deque<Item> batch;
+    bool stopping = false;
+    {
+      MutexLock lock(&mu_);
+      if (queue_.empty() && !stopping_) wake_.WaitFor(&mu_, kTickEvery);
+      batch.swap(queue_);
+      stopping = stopping_;
+    }
+    std::vector<AppliedFact> applied;
+    struct Answer {
+      Reply reply;
+      absl::Status status;
+      uint64_t sequence;
+    };
+    std::vector<Answer> answers;
+    for (Item& item : batch) {
+      if (!item.event.has_value()) continue;
+      const absl::Status status = Apply(*item.event, applied);
+      answers.push_back({std::move(item.reply), status,
+                         applied.empty() ? options_.journal->last_sequence()
+                                         : applied.back().sequence});
+    }
+    if (!stopping) {
+      const absl::Status ticked = Apply(TickEvent{}, applied);
+      DILOCO_CHECK(ticked.ok()) << ticked.message();
+    }
+    const bool durable = applied.empty() || CommitOrWait();
+    if (durable && !applied.empty()) options_.on_durable(applied);
+    for (Answer& answer : answers) {
+      if (!answer.reply) continue;
+      if (durable) {
+        answer.reply(answer.status, answer.sequence);
+      } else {
+        answer.reply(absl::UnavailableError("the coordinator is stopping"), 0);
+      }
+    }
+    for (Item& item : batch) {
+      if (item.closure) item.closure(durable);
+    }
+    if (!durable) {
+      MutexLock lock(&mu_);
+      stopping_ = true;
+      stopping = true;
+    }
+    if (durable) options_.after_batch();
+    if (stopping) {
+      MutexLock lock(&mu_);
+      if (queue_.empty()) return;
+    }
+  }
+}
+
+}  // namespace diloco

@@ -1,0 +1,109 @@
+// What operators are shown: status, events, and the calls that change a run.
+
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "coordinator/runtime/coordinator_impl.h"
+
+namespace diloco {
+
+StatusReport CoordinatorImpl::MakeStatus() {
+  const State& state = sequencer_->state();
+  const Soft& soft = sequencer_->soft();
+  const Instant now = options_.clock->Now();
+  const WorkerView view = ViewFor(sequencer_->policy(), state, soft, "", now);
+  StatusReport report;
+  report.fencing = fencing_;
+  report.run = state.run;
+  report.phase = view.phase;
+  report.phase_reason = view.notice;
+  report.folded_tokens = state.folded_tokens;
+  report.train_tokens = options_.policy.train_tokens;
+  report.parameters = options_.layout.parameters;
+  for (uint32_t f = 0; f < state.fragments.size(); ++f) {
+    const FragmentState& fragment = state.fragments[f];
+    StatusReport::Fragment out;
+    out.version = fragment.version;
+    out.digest = fragment.digest;
+    out.folding = fragment.folding.has_value();
+    if (fragment.open.has_value()) {
+      out.open_round = fragment.open->round;
+      out.open_for = now - soft.rounds[f].started_at;
+      out.deadline = fragment.open->deadline;
+      out.leased = static_cast<uint32_t>(fragment.open->leases.size());
+      out.delivered = static_cast<uint32_t>(fragment.open->committed.size());
+    }
+    report.fragments.push_back(out);
+  }
+  for (const auto& [name, worker] : state.workers) {
+    WorkerReport out;
+    out.name = name;
+    out.membership = MembershipName(worker.membership);
+    const auto heard = soft.workers.find(name);
+    out.since_heard =
+        now - (heard == soft.workers.end()
+                   ? soft.started_at
+                   : heard->second.last_heard.value_or(soft.started_at));
+    if (worker.membership == Membership::kActive &&
+        out.since_heard > options_.policy.suspect_after) {
+      out.membership = "suspect";
+    }
+    out.draining = worker.draining;
+    out.peer = worker.peer;
+    out.rounds_folded = worker.rounds_folded;
+    out.tokens_folded = worker.tokens_folded;
+    if (const auto it = progress_.find(name); it != progress_.end()) {
+      out.progress = it->second;
+    }
+    for (const FragmentState& fragment : state.fragments) {
+      if (!fragment.open.has_value()) continue;
+      out.leased |= fragment.open->leases.contains(name);
+      out.delivered |= fragment.open->committed.contains(name);
+    }
+    report.workers.push_back(std::move(out));
+  }
+  report.eval = state.last_eval;
+  report.bytes_per_token = options_.bytes_per_token;
+  report.bulk_bytes_received = bulk_received_;
+  report.bulk_bytes_sent = bulk_sent_;
+  report.uptime = now - soft.started_at;
+  report.last_sequence = sequencer_->last_sequence();
+  report.not_ready = NotReady();
+  report.settings_digest = state.settings_digest;
+  return report;
+}
+
+void CoordinatorImpl::GetStatus(Done<StatusReport> done) {
+  sequencer_->Post([this, done = std::move(done)](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    done(MakeStatus());
+  });
+}
+
+EventsOutcome CoordinatorImpl::MakeEvents(uint64_t after) const {
+  return {fencing_, events_.After(after), events_.oldest()};
+}
+
+void CoordinatorImpl::GetEvents(uint64_t after_sequence,
+                                absl::Duration max_wait,
+                                Done<EventsOutcome> done) {
+  sequencer_->Post([=, this](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    if (events_.newest() > after_sequence || max_wait <= absl::ZeroDuration()) {
+      return done(MakeEvents(after_sequence));
+    }
+    event_waiters_.push_back(
+        {after_sequence, options_.clock->Now() + max_wait, done});
+  });
+}
+
+void CoordinatorImpl::Admin(Event event,
+                            std::function<void(absl::Status)> done) {
+  sequencer_->Submit(std::move(event),
+                     [done = std::move(done)](const absl::Status& status,
+                                              uint64_t) { done(status); });
+}
+
+}  // namespace diloco

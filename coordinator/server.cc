@@ -1,0 +1,113 @@
+#include "coordinator/server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/model/hf_directory.h"
+#include "common/model/initialiser.h"
+#include "nlohmann/json.hpp"
+
+namespace diloco {
+namespace {
+
+// Text bytes per token of the evaluation shard, from the manifest that
+// `tokenize` wrote; 0 when the manifest does not list it.
+double BytesPerToken(FileSystem* fs, const RunConfig& config) {
+  if (!config.data.manifest.has_value() || !config.eval.shard.has_value()) {
+    return 0;
+  }
+  const absl::StatusOr<std::string> text =
+      ReadFile(fs, config.data.manifest->path, 1 << 24);
+  if (!text.ok()) return 0;
+  const std::string& shard = config.eval.shard->path;
+  const std::string file = shard.substr(shard.rfind('/') + 1);
+  const nlohmann::json manifest =
+      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object() || !manifest.contains("shards") ||
+      !manifest["shards"].is_array()) {
+    return 0;
+  }
+  for (const nlohmann::json& entry : manifest["shards"]) {
+    if (!entry.is_object() || entry.value("file", "") != file) continue;
+    const double tokens = entry.value("tokens", 0.0);
+    if (tokens > 0) return entry.value("text_bytes", 0.0) / tokens;
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    const RunConfig& config) {
+  FileSystem* const fs = FileSystem::Posix();
+  auto server = std::unique_ptr<CoordinatorServer>(new CoordinatorServer);
+  CoordinatorOptions options;
+  options.fs = fs;
+  options.run = config.run;
+  options.policy = MakePolicy(config);
+  ASSIGN_OR_RETURN(options.layout, BuildLayout(ModelTensors(config.model), 1));
+  options.settings = MakeRunSettings(config, options.layout);
+  options.settings_digest = SettingsDigest(config);
+  options.state_dir = config.state.dir;
+  options.image_every = config.state.image_every;
+  options.keep_images = static_cast<int>(config.keep.last);
+  options.keep_every = config.keep.every;
+  const ModelConfig model = config.model;
+  const Layout layout = options.layout;
+  if (config.model_dir.empty()) {
+    options.initial_theta = [model, layout,
+                             seed = config.seed](absl::Span<float> theta) {
+      return InitialiseTheta(model, layout, seed, theta);
+    };
+  } else {
+    options.initial_theta = [fs, model, layout,
+                             dir = config.model_dir](absl::Span<float> theta) {
+      return ReadHfWeights(fs, dir, model, layout, theta);
+    };
+  }
+  if (config.eval.shard.has_value() && config.eval.every > 0) {
+    options.eval_shard = config.eval.shard->path;
+    options.bytes_per_token = BytesPerToken(fs, config);
+  }
+  for (const ContentFile& file : config.data.tokenizer_files) {
+    options.tokenizer_files.push_back(
+        {file.path.substr(file.path.rfind('/') + 1), file.path});
+  }
+  options.model_json = HfConfigJson(config.model);
+  options.metrics = &server->metrics_;
+  server->metrics_
+      .AddGauge("diloco_build_info", "1, labelled with the build.",
+                {{"version", BuildVersion()}})
+      ->Set(1);
+
+  ASSIGN_OR_RETURN(server->coordinator_,
+                   Coordinator::Start(std::move(options)));
+  Coordinator* const coordinator = server->coordinator_.get();
+  ASSIGN_OR_RETURN(server->grpc_,
+                   GrpcServer::Start(coordinator, config.listen.control));
+  if (!config.listen.metrics.empty()) {
+    ASSIGN_OR_RETURN(server->http_,
+                     MetricsServer::Start(
+                         config.listen.metrics, &server->metrics_,
+                         [coordinator] { return coordinator->NotReady(); }));
+  }
+  DILOCO_LOG(INFO) << "listening run=" << config.run
+                   << " control=" << config.listen.control
+                   << " port=" << server->grpc_->port() << " metrics="
+                   << (server->http_ == nullptr ? "none"
+                                                : config.listen.metrics);
+  return server;
+}
+
+CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }
+
+void CoordinatorServer::Shutdown(absl::Duration grace) {
+  if (grpc_ != nullptr) grpc_->Shutdown(grace);
+  http_.reset();
+  if (coordinator_ != nullptr) coordinator_->Stop();
+}
+
+}  // namespace diloco

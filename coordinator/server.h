@@ -1,0 +1,39 @@
+// The coordinator as a process: from a run file to a listening daemon. Used by
+// main.cc and by tests that want the whole thing in one process.
+#ifndef COORDINATOR_SERVER_H_
+#define COORDINATOR_SERVER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/metrics/metrics.h"
+#include "coordinator/config.h"
+#include "coordinator/runtime/coordinator.h"
+#include "coordinator/service/grpc_server.h"
+
+namespace diloco {
+
+class CoordinatorServer {
+ public:
+  // Recovers or creates the run and listens. The error names what and where.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
+      const RunConfig& config);
+  ~CoordinatorServer();
+
+  int control_port() const { return grpc_->port(); }
+  Coordinator* coordinator() { return coordinator_.get(); }
+  void Shutdown(absl::Duration grace);
+
+ private:
+  CoordinatorServer() = default;
+
+  MetricsRegistry metrics_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<MetricsServer> http_;
+};
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_SERVER_H_

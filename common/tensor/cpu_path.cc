@@ -23,7 +23,7 @@ bool CpuHasPath(CpuPath path) {
     case CpuPath::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
     case CpuPath::kAvx512:
-      return __builtin_cpu_supports("avx512f") &&
+      return CpuHasPath(CpuPath::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl");

@@ -14,6 +14,7 @@
 
 namespace diloco {
 
+// kAvx2 includes F16C, kAvx512 is F, BW, DQ and VL besides.
 enum class CpuPath { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };
 
 inline constexpr CpuPath kCpuPaths[] = {CpuPath::kPortable, CpuPath::kAvx2,
@@ -33,8 +34,8 @@ inline size_t PathIndex(CpuPath path) { return static_cast<size_t>(path); }
 #if defined(__x86_64__)
 #define DILOCO_TARGET_AVX2 __attribute__((target("avx2,f16c")))
 #define DILOCO_TARGET_AVX512 \
-  __attribute__((            \
-      target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
+  __attribute__((target(     \
+      "f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
 #else
 #define DILOCO_TARGET_AVX2
 #define DILOCO_TARGET_AVX512

@@ -1,9 +1,8 @@
-// The fold in pieces that stay in the first-level cache: a few members' values
-// are decoded, their weighted sums added up in double, and after the last
-// members the sums become the outer step.
+// The fold in blocks of two cache lines: the sums of a block stay in registers
+// over all members and become the outer step at once, so that every byte moves
+// through the caches one time.
 #include "coordinator/aggregate/fold_kernel.h"
 
-#include <algorithm>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -11,34 +10,68 @@
 #endif
 
 #include "common/base/logging.h"
+#include "common/tensor/half_math.h"
 
 namespace diloco {
 namespace {
 
-// Values of a member at a time; a multiple of kLanes.
-constexpr size_t kPiece = 256;
-// Members decoded together: 8 KiB of values.
-constexpr size_t kGroup = 8;
-// Value i of a tile adds to sum of squares i mod 16.
+constexpr size_t kBlock = 32;
+// Of the sum of squares: value i of a tile goes to lane i mod 16.
 constexpr size_t kLanes = 16;
+// How far ahead of its use a line is asked for, in bytes. The processor's own
+// prefetcher loses the many streams at every page.
+constexpr size_t kAhead = 1024;
 
+// What all values of a tile have in common.
+struct Job {
+  Job(absl::Span<const FoldInput> all, const OuterSettings& outer,
+      uint64_t total_weight)
+      : inputs(all),
+        divisor(1.0 / static_cast<double>(total_weight)),
+        lr(outer.lr),
+        mu(outer.momentum),
+        mean_share(outer.nesterov ? 1.0f : 0.0f),
+        momentum_share(outer.nesterov ? outer.momentum : 1.0f) {}
+
+  const absl::Span<const FoldInput> inputs;
+  const double divisor;
+  const float lr, mu;
+  // One formula for both kinds of momentum, so that the loop has no branch:
+  // Nesterov takes the mean plus mu times m, the plain kind m itself.
+  const float mean_share, momentum_share;
+};
+
+// `n` is a multiple of kBlock.
+using FoldBlocksLoop = void (*)(const Job& job, size_t n, float* momentum,
+                                float* change, double* lanes);
 struct Loops {
-  void (*add_group)(const float* values, const double* weights, size_t members,
-                    size_t n, double* sums);
-  void (*step)(const double* sums, size_t n, double divisor,
-               const OuterSettings& outer, float* momentum, float* change,
-               double* lanes);
+  FoldBlocksLoop fold_fp32, fold_fp16, fold_bf16;
   void (*apply)(const float* change, size_t n, float* theta);
 };
 
+__attribute__((always_inline)) inline void PrefetchForWrite(
+    const float* block) {
+  const char* ahead = reinterpret_cast<const char*>(block) + kAhead;
+  __builtin_prefetch(ahead, 1);
+  __builtin_prefetch(ahead + 64, 1);
+}
+
 namespace portable {
+using TwoFloats [[gnu::vector_size(8)]] = float;
+TwoFloats LoadTwoFp16(const char* bytes) {
+  const auto* half = reinterpret_cast<const half_math::Unaligned16*>(bytes);
+  return TwoFloats{half_math::FloatFromFp16(half[0]),
+                   half_math::FloatFromFp16(half[1])};
+}
 #define FOLD_TARGET
 #define FOLD_VECTOR_BYTES 16
 #define FOLD_WIDEN(floats) __builtin_convertvector(floats, Doubles)
+#define FOLD_LOAD_FP16(bytes) LoadTwoFp16(bytes)
 #include "coordinator/aggregate/fold_kernel_path.inc"
 #undef FOLD_TARGET
 #undef FOLD_VECTOR_BYTES
 #undef FOLD_WIDEN
+#undef FOLD_LOAD_FP16
 }  // namespace portable
 
 #if defined(__x86_64__)
@@ -46,20 +79,28 @@ namespace avx2 {
 #define FOLD_TARGET DILOCO_TARGET_AVX2
 #define FOLD_VECTOR_BYTES 32
 #define FOLD_WIDEN(floats) _mm256_cvtps_pd(floats)
+#define FOLD_LOAD_FP16(bytes) \
+  _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)))
 #include "coordinator/aggregate/fold_kernel_path.inc"
 #undef FOLD_TARGET
 #undef FOLD_VECTOR_BYTES
 #undef FOLD_WIDEN
+#undef FOLD_LOAD_FP16
 }  // namespace avx2
 
 namespace avx512 {
 #define FOLD_TARGET DILOCO_TARGET_AVX512
 #define FOLD_VECTOR_BYTES 64
+// g++ 12 makes several instructions of __builtin_convertvector here, and warns
+// without cause about the form that has no mask.
 #define FOLD_WIDEN(floats) _mm512_maskz_cvtps_pd(0xff, floats)
+#define FOLD_LOAD_FP16(bytes) \
+  _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)))
 #include "coordinator/aggregate/fold_kernel_path.inc"
 #undef FOLD_TARGET
 #undef FOLD_VECTOR_BYTES
 #undef FOLD_WIDEN
+#undef FOLD_LOAD_FP16
 }  // namespace avx512
 
 constexpr Loops kLoops[] = {portable::kLoops, avx2::kLoops, avx512::kLoops};
@@ -67,51 +108,36 @@ constexpr Loops kLoops[] = {portable::kLoops, avx2::kLoops, avx512::kLoops};
 constexpr Loops kLoops[] = {portable::kLoops};
 #endif
 
-// Asks for bytes that are needed one piece later. The processor's own
-// prefetcher follows long streams; here every piece jumps between members.
-void Prefetch(absl::Span<const char> bytes) {
-  constexpr size_t kLine = 64;
-  for (size_t i = 0; i < bytes.size(); i += kLine) {
-    __builtin_prefetch(bytes.data() + i, 0, 2);
+FoldBlocksLoop LoopFor(const Loops& loops, Codec codec) {
+  switch (codec) {
+    case Codec::kFp32:
+      return loops.fold_fp32;
+    case Codec::kFp16:
+      return loops.fold_fp16;
+    case Codec::kBf16:
+      break;
   }
+  return loops.fold_bf16;
 }
 
-// Adds n values from element `first` of up to kGroup inputs to `sums`.
-void AddInputs(CpuPath path, absl::Span<const FoldInput> inputs, size_t first,
-               size_t n, double* sums) {
-  alignas(64) float values[kGroup * kPiece];
-  double weights[kGroup];
-  const size_t padded = (n + kLanes - 1) / kLanes * kLanes;
-  for (size_t m = 0; m < inputs.size(); ++m) {
-    const FoldInput& input = inputs[m];
-    const absl::Span<const char> rest =
-        input.bytes.subspan(EncodedBytes(input.codec, first));
-    const size_t bytes = EncodedBytes(input.codec, n);
-    Prefetch(rest.subspan(bytes, bytes));
-    float* row = values + m * kPiece;
-    DecodeOnPath(path, input.codec, rest.first(bytes), absl::MakeSpan(row, n));
-    std::fill(row + n, row + padded, 0.0f);
-    weights[m] = static_cast<double>(input.weight);
+// The values behind the last whole block, one by one.
+void FoldRest(const Job& job, size_t first, absl::Span<float> momentum,
+              absl::Span<float> change, double* lanes) {
+  for (size_t i = first; i < momentum.size(); ++i) {
+    double sum = 0;
+    for (const FoldInput& input : job.inputs) {
+      const size_t bytes = EncodedBytes(input.codec, 1);
+      float value;
+      Decode(input.codec, input.bytes.subspan(i * bytes, bytes),
+             absl::MakeSpan(&value, 1));
+      sum += static_cast<double>(input.weight) * value;
+    }
+    const float mean = static_cast<float>(sum * job.divisor);
+    lanes[i % kLanes] += static_cast<double>(mean) * mean;
+    momentum[i] = job.mu * momentum[i] + mean;
+    change[i] =
+        -(job.lr * (job.mean_share * mean + job.momentum_share * momentum[i]));
   }
-  kLoops[PathIndex(path)].add_group(values, weights, inputs.size(), padded,
-                                    sums);
-}
-
-// As the loop, for any `n` up to kPiece.
-void Step(CpuPath path, const double* sums, size_t n, double divisor,
-          const OuterSettings& outer, float* momentum, float* change,
-          double* lanes) {
-  const auto step = kLoops[PathIndex(path)].step;
-  const size_t whole = n / kLanes * kLanes;
-  step(sums, whole, divisor, outer, momentum, change, lanes);
-  if (whole == n) return;
-  // The rest, filled up with zeros: their sums are zero as well.
-  float rest_momentum[kLanes] = {};
-  float rest_change[kLanes];
-  std::copy(momentum + whole, momentum + n, rest_momentum);
-  step(sums + whole, kLanes, divisor, outer, rest_momentum, rest_change, lanes);
-  std::copy_n(rest_momentum, n - whole, momentum + whole);
-  std::copy_n(rest_change, n - whole, change + whole);
 }
 
 }  // namespace
@@ -121,26 +147,22 @@ double FoldTileOnPath(CpuPath path, absl::Span<const FoldInput> inputs,
                       absl::Span<float> change) {
   DILOCO_CHECK(change.size() == momentum.size())
       << change.size() << " and " << momentum.size();
+  DILOCO_CHECK(!inputs.empty());
   uint64_t total = 0;
   for (const FoldInput& input : inputs) {
+    DILOCO_CHECK(input.codec == inputs[0].codec);
     DILOCO_CHECK(input.bytes.size() ==
                  EncodedBytes(input.codec, momentum.size()))
         << input.bytes.size() << " bytes for " << momentum.size();
     DILOCO_CHECK(!__builtin_add_overflow(total, input.weight, &total));
   }
   DILOCO_CHECK(total > 0) << inputs.size() << " inputs";
-  const double divisor = 1.0 / static_cast<double>(total);
-  alignas(64) double sums[kPiece];
+  const Job job(inputs, outer, total);
+  const size_t whole = momentum.size() / kBlock * kBlock;
   double lanes[kLanes] = {};
-  for (size_t first = 0; first < momentum.size(); first += kPiece) {
-    const size_t n = std::min(kPiece, momentum.size() - first);
-    std::fill_n(sums, kPiece, 0.0);
-    for (size_t m = 0; m < inputs.size(); m += kGroup) {
-      AddInputs(path, inputs.subspan(m, kGroup), first, n, sums);
-    }
-    Step(path, sums, n, divisor, outer, &momentum[first], &change[first],
-         lanes);
-  }
+  LoopFor(kLoops[PathIndex(path)], inputs[0].codec)(job, whole, momentum.data(),
+                                                    change.data(), lanes);
+  FoldRest(job, whole, momentum, change, lanes);
   double squares = 0;
   for (double lane : lanes) squares += lane;
   return squares;

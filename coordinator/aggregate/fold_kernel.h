@@ -23,7 +23,7 @@ struct FoldInput {
   uint64_t weight = 1;
 };
 
-// Folds `inputs` in the order given; pure. Writes the change c into `change`,
+// Folds `inputs` (one or more, of one codec) in the order given; pure. Writes the change c into `change`,
 // advances `momentum`, returns the sum of squares of the mean. The weights add
 // up to more than 0 and less than 2^64. `change` and `momentum` do not overlap;
 // inputs may be the same bytes.

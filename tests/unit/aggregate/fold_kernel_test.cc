@@ -196,18 +196,34 @@ TEST_CASE("a random fold is within 2e-6 of the double reference") {
   }
 }
 
-TEST_CASE("codecs may differ between inputs, tiles may have any length") {
-  for (size_t n : {1, 15, 16, 17, 1023, 1024, 1025, 4100}) {
-    const std::vector<float> delta(n, 0.375f);
-    std::string fp16(2 * n, '\0'), bf16(2 * n, '\0');
-    Encode(Codec::kFp16, delta, absl::MakeSpan(&fp16[0], fp16.size()));
-    Encode(Codec::kBf16, delta, absl::MakeSpan(&bf16[0], bf16.size()));
-    State state(std::vector<float>(n, 1.0f));
-    const double squares = state.Fold(
-        {Fp32(delta), {Codec::kFp16, fp16, 1}, {Codec::kBf16, bf16, 1}},
-        {1.0f, 0.0f, true});
-    CHECK(state.theta == std::vector<float>(n, 0.625f));
-    CHECK(squares == Approx(n * 0.375 * 0.375));
+TEST_CASE("tiles may have any length, in any codec, on every path") {
+  for (size_t n : {1, 15, 16, 17, 31, 32, 33, 1023, 1024, 1025, 4100}) {
+    std::vector<float> delta(n);
+    for (size_t i = 0; i < n; ++i) {
+      delta[i] = 0.375f + static_cast<float>(i % 7);
+    }
+    for (Codec codec : {Codec::kFp32, Codec::kFp16, Codec::kBf16}) {
+      std::string encoded(EncodedBytes(codec, n), '\0');
+      Encode(codec, delta, absl::MakeSpan(&encoded[0], encoded.size()));
+      std::vector<float> decoded(n);
+      Decode(codec, encoded, absl::MakeSpan(decoded));
+      double expected = 0;
+      for (float value : decoded)
+        expected += static_cast<double>(value) * value;
+      for (CpuPath path : kCpuPaths) {
+        if (!CpuHasPath(path)) continue;
+        std::vector<float> momentum(n, 0.0f), change(n);
+        const std::vector<FoldInput> inputs(3, {codec, encoded, 5});
+        const double squares =
+            FoldTileOnPath(path, inputs, {1.0f, 0.0f, true},
+                           absl::MakeSpan(momentum), absl::MakeSpan(change));
+        CHECK(momentum == decoded);
+        CHECK(squares == Approx(expected));
+        size_t wrong = 0;
+        for (size_t i = 0; i < n; ++i) wrong += change[i] != -decoded[i];
+        CHECK(wrong == 0);
+      }
+    }
   }
 }
 

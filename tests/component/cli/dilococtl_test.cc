@@ -1,0 +1,238 @@
+// dilococtl against a scripted coordinator over real gRPC.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "common/io/file_system.h"
+#include "common/model/hf_directory.h"
+#include "common/tensor/part_file.h"
+#include "coordinator/cli/commands.h"
+#include "nlohmann/json.hpp"
+#include "tests/component/cli/scripted_admin.h"
+#include "tests/support/catch.h"
+
+namespace diloco {
+namespace {
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+};
+
+// Runs with stdout in a file.
+Outcome Run(const ScriptedAdmin& coordinator, std::vector<std::string> args) {
+  args.insert(args.begin(), {"--coordinator", coordinator.address()});
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  std::fflush(stdout);
+  const int saved = dup(STDOUT_FILENO);
+  dup2(fileno(file), STDOUT_FILENO);
+  Outcome outcome;
+  outcome.code = RunDilococtl(args);
+  std::fflush(stdout);
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  std::rewind(file);
+  char buffer[4096];
+  while (const size_t got = std::fread(buffer, 1, sizeof buffer, file)) {
+    outcome.out.append(buffer, got);
+  }
+  std::fclose(file);
+  return outcome;
+}
+
+// A finished run of two rounds.
+void Script(ScriptedAdmin* coordinator) {
+  coordinator->status.set_run("kjv");
+  coordinator->status.set_phase(v1::PHASE_FINISHED);
+  coordinator->status.mutable_fencing()->set_lineage("0123456789abcdef");
+  coordinator->status.set_last_sequence(5);
+  const auto add = [&]() {
+    v1::AdminEvent& event = coordinator->events.emplace_back();
+    event.set_sequence(coordinator->events.size());
+    event.set_unix_ms(1000 * static_cast<int64_t>(event.sequence()));
+    return &event;
+  };
+  for (uint64_t round = 1; round <= 2; ++round) {
+    auto* closed = add()->mutable_record()->mutable_round_closed();
+    closed->set_round(round);
+    closed->add_members()->set_worker("w");
+    auto* published = add()->mutable_record()->mutable_version_published();
+    published->set_round(round);
+    published->set_version(round);
+  }
+  coordinator->events.back().mutable_status()->mutable_eval()->set_version(2);
+  add()->mutable_record()->mutable_run_finished()->set_reason("all tokens");
+}
+
+TEST_CASE("watch prints a line per event and ends with the run") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  const Outcome outcome = Run(coordinator, {"watch", "--from-start"});
+  CHECK(outcome.code == kExitOk);
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') == 5);
+  CHECK_THAT(outcome.out, Catch::EndsWith("#5 run finished: all tokens\n"));
+}
+
+TEST_CASE("watch --rounds prints a line per round under a header") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  const Outcome outcome =
+      Run(coordinator, {"watch", "--rounds", "--from-start"});
+  CHECK(outcome.code == kExitOk);
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') == 3);
+}
+
+TEST_CASE("watch --json prints one object per line") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  const Outcome outcome = Run(coordinator, {"watch", "--json", "--from-start"});
+  const auto first =
+      nlohmann::json::parse(outcome.out.substr(0, outcome.out.find('\n')));
+  CHECK(first["sequence"] == 1);
+  CHECK(first["record"]["round_closed"]["members"][0]["worker"] == "w");
+}
+
+TEST_CASE("status has everything as text and as JSON") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  coordinator.status.add_workers()->set_name("site-a");
+  const Outcome text = Run(coordinator, {"status"});
+  CHECK(text.code == kExitOk);
+  CHECK_THAT(text.out, Catch::StartsWith("run kjv: finished") &&
+                           Catch::Contains("site-a"));
+  const Outcome json = Run(coordinator, {"status", "--json"});
+  CHECK(nlohmann::json::parse(json.out)["workers"][0]["name"] == "site-a");
+}
+
+TEST_CASE("the controls reach the coordinator with their arguments") {
+  ScriptedAdmin coordinator;
+  CHECK(Run(coordinator, {"pause", "--reason", "disk"}).out == "understood\n");
+  CHECK(Run(coordinator, {"resume"}).code == kExitOk);
+  CHECK(Run(coordinator, {"stop"}).code == kExitOk);
+  CHECK(Run(coordinator, {"stop", "--after-round", "7"}).code == kExitOk);
+  CHECK(Run(coordinator, {"drain", "a"}).code == kExitOk);
+  CHECK(Run(coordinator, {"evict", "b"}).code == kExitOk);
+  CHECK(coordinator.calls == std::vector<std::string>{"pause disk", "resume ",
+                                                      "stop", "stop 7",
+                                                      "drain a", "evict b"});
+}
+
+TEST_CASE("a refusal by the coordinator has its exit code") {
+  ScriptedAdmin coordinator;
+  coordinator.refusal = {grpc::StatusCode::PERMISSION_DENIED, "no"};
+  CHECK(Run(coordinator, {"evict", "a"}).code == kExitRefused);
+  coordinator.refusal = {grpc::StatusCode::NOT_FOUND, "no worker a"};
+  CHECK(Run(coordinator, {"evict", "a"}).code == kExitOther);
+}
+
+constexpr char kConfig[] = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+  "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 16,
+  "max_position_embeddings": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+  "hidden_act": "silu", "tie_word_embeddings": true,
+  "attention_bias": false, "mlp_bias": false})";
+
+// A directory that goes away with this object, two levels deep.
+class TempDir {
+ public:
+  TempDir() {
+    std::string pattern = "dilococtl-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TempDir() { RemoveAll(path_); }
+  std::string Path(const std::string& name) const {
+    return JoinPath(path_, name);
+  }
+
+ private:
+  static void RemoveAll(const std::string& path) {
+    FileSystem* const fs = FileSystem::Posix();
+    const auto names = fs->List(path);
+    if (names.ok()) {
+      for (const std::string& name : *names) RemoveAll(JoinPath(path, name));
+    }
+    fs->Remove(path).IgnoreError();
+  }
+  std::string path_;
+};
+
+// An image of version 1 in which every value is 0.5.
+void ServeModel(ScriptedAdmin* coordinator, const TempDir& dir) {
+  FileSystem* const fs = FileSystem::Posix();
+  const Layout layout =
+      *BuildLayout(ModelTensors(*ParseHfConfig("config.json", kConfig)), 1);
+  const std::vector<float> values(layout.elements, 0.5f);
+  {
+    auto file = *fs->OpenForWrite(dir.Path("image"));
+    PartHeader header;
+    header.elements = layout.elements;
+    PartWriter writer(file.get(), header);
+    REQUIRE(writer.Append(values).ok());
+    REQUIRE(writer.Finish().ok());
+  }
+  v1::ExportDescription& description = coordinator->description;
+  description.set_run("kjv");
+  description.set_version(1);
+  description.set_model_json(kConfig);
+  description.set_layout_digest(layout.ComputeDigest().ToBytes());
+  v1::FileRef* ref = description.add_fragments()->add_files();
+  *ref = coordinator->AddFile(v1::FILE_KIND_IMAGE,
+                              *ReadFile(fs, dir.Path("image")));
+  ref->set_version(1);
+  ref->set_result_digest(DigestOfValues(values).ToBytes());
+}
+
+TEST_CASE("export writes a directory that reads back, and nothing else") {
+  ScriptedAdmin coordinator;
+  const TempDir dir;
+  ServeModel(&coordinator, dir);
+  const Outcome outcome =
+      Run(coordinator, {"export", "--out", dir.Path("model")});
+  REQUIRE(outcome.code == kExitOk);
+  FileSystem* const fs = FileSystem::Posix();
+  const ModelConfig config = *ReadHfConfig(fs, dir.Path("model"));
+  const Layout layout = *BuildLayout(ModelTensors(config), 1);
+  std::vector<float> theta(layout.elements);
+  REQUIRE(ReadHfWeights(fs, dir.Path("model"), config, layout,
+                        absl::MakeSpan(theta))
+              .ok());
+  CHECK(theta[0] == 0.5f);
+  CHECK_FALSE(fs->Exists(dir.Path("model.files")));
+  CHECK(Run(coordinator, {"export", "--out", dir.Path("model")}).code ==
+        kExitOther);
+}
+
+TEST_CASE("an export that fails leaves nothing behind") {
+  ScriptedAdmin coordinator;
+  const TempDir dir;
+  ServeModel(&coordinator, dir);
+  SECTION("a file that the coordinator no longer has") {
+    coordinator.files.clear();
+  }
+  SECTION("a file with other content than its digest says") {
+    coordinator.files.begin()->second[100] ^= 1;
+  }
+  SECTION("a tokenizer file that would land elsewhere") {
+    v1::NamedFile* file = coordinator.description.add_tokenizer();
+    file->set_name("../evil");
+    *file->mutable_file() =
+        coordinator.AddFile(v1::FILE_KIND_TOKENIZER, "text");
+  }
+  CHECK(Run(coordinator, {"export", "--out", dir.Path("model")}).code != 0);
+  FileSystem* const fs = FileSystem::Posix();
+  CHECK(fs->List(dir.Path("")).value() == std::vector<std::string>{"image"});
+}
+
+TEST_CASE("export needs a place to write to") {
+  ScriptedAdmin coordinator;
+  CHECK(Run(coordinator, {"export"}).code == kExitUsage);
+}
+
+}  // namespace
+}  // namespace diloco

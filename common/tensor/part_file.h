@@ -69,8 +69,8 @@ absl::StatusOr<PartPrefix> ParsePartPrefix(absl::string_view prefix);
 std::string SerializePartPrefix(const PartHeader& header,
                                 absl::Span<const FrameEntry> frames);
 
-// Writes a part file frame by frame in constant memory; the table is filled in
-// at Finish, which does not sync. One thread.
+// Writes a part file frame by frame in constant memory (10 MiB); the table is
+// filled in at Finish, which does not sync. One thread.
 class PartWriter {
  public:
   PartWriter(WritableFile* file, PartHeader header);
@@ -90,9 +90,11 @@ class PartWriter {
   std::string buffer_;  // The encoded frame.
   uint64_t next_offset_;
   // The prefix is known last but hashed first: frame bytes that share a digest
-  // block with it (less than a block) are kept until Finish.
+  // block with it (less than a block) are kept until Finish. The bytes behind
+  // are hashed in runs of 8 MiB.
   std::string head_;
-  BlockDigester rest_;  // Of the bytes behind those blocks.
+  std::string run_;
+  BlockDigester rest_;
 };
 
 // Reads one part file. Thread-safe after Open.
@@ -107,8 +109,9 @@ class PartReader {
   int64_t FrameElements(int64_t index) const;
   // The encoded bytes of a frame, from the mapping; not verified.
   absl::Span<const char> FrameBytes(int64_t index) const;
-  // DATA_LOSS when the frame's checksum does not match.
-  absl::Status VerifyFrame(int64_t index) const;
+  // DATA_LOSS unless the frame's checksum is `crc`, as the caller has computed
+  // it over FrameBytes.
+  absl::Status CheckFrame(int64_t index, uint32_t crc) const;
   // Decodes a frame into `out` (FrameElements(index) values); DATA_LOSS when
   // its checksum does not match.
   absl::Status ReadFrame(int64_t index, absl::Span<float> out) const;

@@ -1,17 +1,23 @@
 // The computing half of a fold: checks, then tile by tile.
 #include "coordinator/aggregate/fold.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "common/io/crc32c.h"
 #include "common/tensor/scan.h"
 #include "coordinator/aggregate/fold_writer.h"
 
 namespace diloco {
 namespace {
+
+// Elements computed at a time, so that all members' bytes of them stay in the
+// second-level cache between checksum and fold.
+constexpr size_t kStep = 1 << 15;
 
 absl::Status CheckHeader(uint32_t fragment, const FoldMember& member,
                          size_t elements) {
@@ -95,6 +101,50 @@ absl::Status CheckDownlink(absl::Span<const FoldMember> members,
                    ", beyond fp16's 65504: use codec fp32 for the downlink"));
 }
 
+// Replaces the change by what its decoded encoding is.
+void RoundThrough(Codec codec, absl::Span<float> change) {
+  char encoded[2 * kStep];  // fp16 or bf16.
+  const absl::Span<char> bytes =
+      absl::MakeSpan(encoded, EncodedBytes(codec, change.size()));
+  Encode(codec, change, bytes);
+  Decode(codec, bytes, change);
+}
+
+// One frame of all members. Verifies their checksums on the way, as a spool may
+// have lain on disk for long since it was accepted. Returns the sum of squares
+// of the mean.
+absl::StatusOr<double> FoldFrame(absl::Span<const FoldMember> members,
+                                 int64_t frame, const OuterSettings& outer,
+                                 Codec codec_down, absl::Span<float> theta,
+                                 absl::Span<float> momentum,
+                                 absl::Span<float> change) {
+  const Codec codec = members[0].update->header().codec;
+  std::vector<FoldInput> inputs(members.size());
+  std::vector<uint32_t> crcs(members.size(), 0);
+  double sum_squares = 0;
+  for (size_t first = 0; first < change.size(); first += kStep) {
+    const size_t n = std::min(kStep, change.size() - first);
+    for (size_t i = 0; i < members.size(); ++i) {
+      const absl::Span<const char> bytes =
+          members[i].update->FrameBytes(frame).subspan(
+              EncodedBytes(codec, first), EncodedBytes(codec, n));
+      crcs[i] =
+          ExtendCrc32c(crcs[i], absl::string_view(bytes.data(), bytes.size()));
+      inputs[i] = {codec, bytes, members[i].weight};
+    }
+    const absl::Span<float> step_change = change.subspan(first, n);
+    sum_squares +=
+        FoldTile(inputs, outer, momentum.subspan(first, n), step_change);
+    if (codec_down != Codec::kFp32) RoundThrough(codec_down, step_change);
+    ApplyChange(step_change, theta.subspan(first, n));
+  }
+  for (size_t i = 0; i < members.size(); ++i) {
+    RETURN_IF_ERROR(WithContext(members[i].update->CheckFrame(frame, crcs[i]),
+                                members[i].worker));
+  }
+  return sum_squares;
+}
+
 }  // namespace
 
 absl::StatusOr<FoldResult> Fold(uint32_t fragment,
@@ -110,33 +160,23 @@ absl::StatusOr<FoldResult> Fold(uint32_t fragment,
   RETURN_IF_ERROR(CheckMembers(fragment, members, theta.size()));
   RETURN_IF_ERROR(CheckDownlink(members, outer, codec_down, momentum));
 
-  FoldWriter writer(fragment, codec_down, theta, momentum, output);
-  std::vector<FoldInput> inputs(members.size());
-  std::string encoded;
+  ThetaBlocks theta_blocks(theta);
+  FoldWriter writer(fragment, codec_down, theta, momentum, output,
+                    &theta_blocks);
   double sum_squares = 0;
   for (int64_t tile = 0; tile < FrameCount(theta.size()); ++tile) {
-    for (size_t i = 0; i < members.size(); ++i) {
-      const PartReader& update = *members[i].update;
-      // A spool may have lain on disk for long since it was verified.
-      RETURN_IF_ERROR(WithContext(update.VerifyFrame(tile), members[i].worker));
-      inputs[i] = {update.header().codec, update.FrameBytes(tile),
-                   members[i].weight};
-    }
     ASSIGN_OR_RETURN(const absl::Span<float> change, writer.NextChange());
     const size_t first = tile * kFrameElements;
-    sum_squares +=
-        FoldTile(inputs, outer, momentum.subspan(first, change.size()), change);
-    if (codec_down != Codec::kFp32) {
-      encoded.resize(EncodedBytes(codec_down, change.size()));
-      const absl::Span<char> bytes =
-          absl::MakeSpan(&encoded[0], encoded.size());
-      Encode(codec_down, change, bytes);
-      Decode(codec_down, bytes, change);
-    }
-    ApplyChange(change, theta.subspan(first, change.size()));
+    ASSIGN_OR_RETURN(const double squares,
+                     FoldFrame(members, tile, outer, codec_down,
+                               theta.subspan(first, change.size()),
+                               momentum.subspan(first, change.size()), change));
+    sum_squares += squares;
     writer.Submit();
+    theta_blocks.Completed(tile, 0);
   }
   ASSIGN_OR_RETURN(FoldResult result, writer.Finish());
+  result.digest = theta_blocks.Finish();
   result.mean_norm = std::sqrt(sum_squares);
   return result;
 }

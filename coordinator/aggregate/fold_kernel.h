@@ -23,10 +23,10 @@ struct FoldInput {
   uint64_t weight = 1;
 };
 
-// Folds `inputs` (one or more, of one codec) in the order given; pure. Writes the change c into `change`,
-// advances `momentum`, returns the sum of squares of the mean. The weights add
-// up to more than 0 and less than 2^64. `change` and `momentum` do not overlap;
-// inputs may be the same bytes.
+// Folds `inputs` (one or more, of one codec) in the order given; pure. Writes
+// the change c into `change`, advances `momentum`, returns the sum of squares
+// of the mean. The weights add up to more than 0 and less than 2^64. `change`
+// and `momentum` do not overlap; inputs may be the same bytes.
 //
 // Arithmetic, per element: S = sum of weight * delta in double, in the order
 // of inputs; mean = float(S * (1 / W)) with 1 / W rounded once per call; then

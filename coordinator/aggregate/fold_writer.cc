@@ -18,13 +18,37 @@ PartHeader WholeFragment(Codec codec, uint32_t fragment, size_t elements) {
 
 }  // namespace
 
+ThetaBlocks::ThetaBlocks(absl::Span<const float> theta)
+    : theta_(theta), blocks_(FrameCount(theta.size())) {
+  static_assert(kFrameElements * sizeof(float) == kDigestBlockBytes);
+}
+
+void ThetaBlocks::Completed(int64_t tile, int thread) {
+  const int64_t tiles = static_cast<int64_t>(blocks_.size());
+  const int64_t run = tile / kRunTiles;
+  if ((tile + 1) % kRunTiles != 0 && tile + 1 != tiles) return;
+  if (run % 2 != thread) return;
+  const int64_t first = run * kRunTiles;
+  const absl::Span<const float> values =
+      theta_.subspan(first * kFrameElements, kRunTiles * kFrameElements);
+  BlockDigester digester;
+  digester.Update(
+      absl::string_view(reinterpret_cast<const char*>(values.data()),
+                        values.size() * sizeof(float)));
+  const std::vector<Digest> hashed = digester.Blocks();
+  std::copy(hashed.begin(), hashed.end(), blocks_.begin() + first);
+}
+
+Digest ThetaBlocks::Finish() const { return DigestOfBlocks(blocks_); }
+
 FoldWriter::FoldWriter(uint32_t fragment, Codec codec_down,
                        absl::Span<const float> theta,
                        absl::Span<const float> momentum,
-                       const FoldOutput& output)
+                       const FoldOutput& output, ThetaBlocks* theta_blocks)
     : theta_(theta),
       momentum_(momentum),
       tiles_(FrameCount(theta.size())),
+      theta_blocks_(theta_blocks),
       changes_(std::min(tiles_, kBuffers) * kFrameElements),
       blob_(output.blob, WholeFragment(codec_down, fragment, theta.size())) {
   if (output.theta_image != nullptr) {
@@ -75,12 +99,11 @@ absl::Status FoldWriter::Write(int64_t tile) {
   const int64_t n = TileElements(tile);
   RETURN_IF_ERROR(blob_.Append(ChangeOf(tile)));
   const absl::Span<const float> theta = theta_.subspan(first, n);
-  theta_digest_.Update(absl::string_view(
-      reinterpret_cast<const char*>(theta.data()), n * sizeof(float)));
   if (theta_image_.has_value()) {
     RETURN_IF_ERROR(theta_image_->Append(theta));
     RETURN_IF_ERROR(momentum_image_->Append(momentum_.subspan(first, n)));
   }
+  theta_blocks_->Completed(tile, 1);
   return absl::OkStatus();
 }
 
@@ -107,7 +130,6 @@ absl::StatusOr<FoldResult> FoldWriter::Finish() {
     RETURN_IF_ERROR(status_);
   }
   FoldResult result;
-  result.digest = theta_digest_.Finish();
   ASSIGN_OR_RETURN(result.blob_digest, blob_.Finish());
   result.blob_bytes = blob_.file_bytes();
   if (theta_image_.has_value()) {

@@ -1,4 +1,4 @@
-// What a fold writes and hashes, on a thread of its own while the next tile is
+// The files that a fold writes, on a thread of their own while the next tile is
 // computed. Used by fold.cc only.
 #ifndef COORDINATOR_AGGREGATE_FOLD_WRITER_H_
 #define COORDINATOR_AGGREGATE_FOLD_WRITER_H_
@@ -16,13 +16,31 @@
 
 namespace diloco {
 
+// SHA-256 of the digest blocks of theta: a tile is one block. Hashed in runs of
+// tiles, as BlockDigester is fastest with; different threads may hash different
+// runs.
+class ThetaBlocks {
+ public:
+  explicit ThetaBlocks(absl::Span<const float> theta);
+  // Hashes the run that `tile` completes, if it completes one and that is the
+  // turn of `thread`, 0 or 1: they take turns, as they have about equal work.
+  void Completed(int64_t tile, int thread);
+  Digest Finish() const;  // Once all runs are hashed.
+
+ private:
+  static constexpr int64_t kRunTiles = 8;
+  const absl::Span<const float> theta_;
+  std::vector<Digest> blocks_;
+};
+
 // One computing thread uses it:
 //   for each tile: NextChange() -> buffer, fill it, finish theta and momentum
 //   of the tile, Submit(); at the end Finish().
 class FoldWriter {
  public:
   FoldWriter(uint32_t fragment, Codec codec_down, absl::Span<const float> theta,
-             absl::Span<const float> momentum, const FoldOutput& output);
+             absl::Span<const float> momentum, const FoldOutput& output,
+             ThetaBlocks* theta_blocks);
   ~FoldWriter();
 
   // The buffer for the change of the next tile; waits until one is free. An
@@ -30,11 +48,12 @@ class FoldWriter {
   absl::StatusOr<absl::Span<float>> NextChange();
   // The change of the next tile is complete, and so is theta and momentum.
   void Submit();
-  // Waits for all tiles; fills digests and sizes. mean_norm is not set.
+  // Waits for all tiles; fills digests and sizes of the files. All
+  // turns of thread 1 are done then.
   absl::StatusOr<FoldResult> Finish();
 
  private:
-  static constexpr int64_t kBuffers = 4;
+  static constexpr int64_t kBuffers = 8;
 
   void Run();
   absl::Status Write(int64_t tile);
@@ -44,13 +63,13 @@ class FoldWriter {
   const absl::Span<const float> theta_;
   const absl::Span<const float> momentum_;
   const int64_t tiles_;
-  std::vector<float> changes_;  // Tile t uses buffer t mod kBuffers.
+  ThetaBlocks* const theta_blocks_;  // Takes the turns of thread 1.
+  std::vector<float> changes_;       // Tile t uses buffer t mod kBuffers.
 
   // The writing thread's until it has ended.
   PartWriter blob_;
   std::optional<PartWriter> theta_image_;
   std::optional<PartWriter> momentum_image_;
-  BlockDigester theta_digest_;
 
   Mutex mu_;
   CondVar changed_;

@@ -1,6 +1,10 @@
 // Implements adamw.h.
 #include "worker/train/adamw.h"
 
+#include <cmath>
+
+#include "worker/train/kernels_cpu.h"
+
 namespace diloco {
 
 AdamW::AdamW(const TrainSettings& settings, const Layout& layout,
@@ -34,6 +38,10 @@ void AdamW::StepRange(int64_t first, int64_t elements, double lr,
 }
 
 double GradientNorm(const at::Tensor& grads) {
+  if (grads.is_cpu()) {
+    return std::sqrt(
+        SumSquaresCpu(grads.numel(), grads.const_data_ptr<float>()));
+  }
   return at::linalg_vector_norm(grads, 2, std::nullopt, /*keepdim=*/false,
                                 at::kDouble)
       .item<double>();

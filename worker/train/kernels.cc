@@ -1,7 +1,40 @@
 // Implements kernels.h.
 #include "worker/train/kernels.h"
 
+#include <algorithm>
+
+#include "worker/train/kernels_cpu.h"
+
 namespace diloco {
+namespace {
+
+void RmsNormBackwardOnCpu(const at::Tensor& dy_RD, const at::Tensor& x_RD,
+                          const at::Tensor& w_D, const at::Tensor& rstd_R1,
+                          bool accumulate, at::Tensor& dx_RD,
+                          at::Tensor& dw_D) {
+  const int64_t rows = x_RD.size(0);
+  const int64_t width = x_RD.size(1);
+  const int64_t pieces = (rows + kNormRows - 1) / kNormRows;
+  at::Tensor partial_PD = at::empty({pieces, width}, x_RD.options());
+  const float* dy = dy_RD.const_data_ptr<float>();
+  const float* x = x_RD.const_data_ptr<float>();
+  const float* w = w_D.const_data_ptr<float>();
+  const float* rstd = rstd_R1.const_data_ptr<float>();
+  float* dx = dx_RD.mutable_data_ptr<float>();
+  float* partial = partial_PD.mutable_data_ptr<float>();
+  at::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t first = piece * kNormRows;
+      RmsNormBackwardCpu(std::min(kNormRows, rows - first), width,
+                         dy + first * width, x + first * width, w, rstd + first,
+                         accumulate, dx + first * width,
+                         partial + piece * width);
+    }
+  });
+  dw_D.add_(partial_PD.sum(0));
+}
+
+}  // namespace
 
 void RmsNorm(const at::Tensor& x_RD, const at::Tensor& w_D, double eps,
              at::Tensor& y_RD, at::Tensor& rstd_R1) {
@@ -15,6 +48,10 @@ void RmsNorm(const at::Tensor& x_RD, const at::Tensor& w_D, double eps,
 void RmsNormBackward(const at::Tensor& dy_RD, const at::Tensor& x_RD,
                      const at::Tensor& w_D, const at::Tensor& rstd_R1,
                      bool accumulate, at::Tensor& dx_RD, at::Tensor& dw_D) {
+  if (x_RD.is_cpu()) {
+    RmsNormBackwardOnCpu(dy_RD, x_RD, w_D, rstd_R1, accumulate, dx_RD, dw_D);
+    return;
+  }
   const at::Tensor normed_RD = x_RD * rstd_R1;
   dw_D.add_((dy_RD * normed_RD).sum(0));
   at::Tensor dn_RD = dy_RD * w_D;
@@ -43,6 +80,21 @@ void Rotate(const RopeTable& table, int64_t first, bool inverse,
             at::Tensor& x_BTAd) {
   const int64_t time = x_BTAd.size(1);
   const int64_t half = x_BTAd.size(3) / 2;
+  if (x_BTAd.is_cpu()) {
+    const int64_t heads = x_BTAd.size(2);
+    const float* cos = table.cos_Th.const_data_ptr<float>() + first * half;
+    const float* sin = table.sin_Th.const_data_ptr<float>() + first * half;
+    float* x = x_BTAd.mutable_data_ptr<float>();
+    at::parallel_for(
+        0, x_BTAd.size(0) * time, 64, [&](int64_t begin, int64_t end) {
+          for (int64_t token = begin; token < end; ++token) {
+            const int64_t at = token % time * half;
+            RotateCpu(heads, 2 * half, cos + at, sin + at, inverse ? -1.f : 1.f,
+                      x + token * heads * 2 * half);
+          }
+        });
+    return;
+  }
   const at::Tensor cos_T1h = table.cos_Th.narrow(0, first, time).unsqueeze(1);
   const at::Tensor sin_T1h = table.sin_Th.narrow(0, first, time).unsqueeze(1);
   at::Tensor a = x_BTAd.narrow(3, 0, half);
@@ -58,8 +110,21 @@ void SwiGlu(const at::Tensor& g_NF, const at::Tensor& u_NF, at::Tensor& a_NF) {
   a_NF.mul_(u_NF);
 }
 
-void SwiGluBackward(const at::Tensor& da_NF, at::Tensor& g_NF,
-                    at::Tensor& u_NF) {
+void SwiGluBackward(const at::Tensor& da_NF, at::Tensor& scratch_NF,
+                    at::Tensor& g_NF, at::Tensor& u_NF) {
+  if (g_NF.is_cpu()) {
+    at::Tensor& sigmoid_NF = scratch_NF;
+    at::sigmoid_out(sigmoid_NF, g_NF);
+    const float* sigmoid = sigmoid_NF.const_data_ptr<float>();
+    const float* da = da_NF.const_data_ptr<float>();
+    float* g = g_NF.mutable_data_ptr<float>();
+    float* u = u_NF.mutable_data_ptr<float>();
+    at::parallel_for(0, g_NF.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+      SwiGluBackwardCpu(end - begin, sigmoid + begin, da + begin, g + begin,
+                        u + begin);
+    });
+    return;
+  }
   const at::Tensor du_NF = at::silu(g_NF).mul_(da_NF);
   u_NF.mul_(da_NF);
   const at::Tensor dg_NF = at::silu_backward(u_NF, g_NF);

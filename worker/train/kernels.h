@@ -1,6 +1,7 @@
 // The transformer's operations that are not matrix products, forward and
 // backward, on rows of float32. Written with ATen operations, so they run on
-// any device. Used by transformer.cc and decoder.cc.
+// any device; a CPU takes the loops of kernels_cpu.h where those save passes.
+// All tensors are contiguous. Used by transformer.cc and decoder.cc.
 //
 // Legend: R rows, D width, N tokens (batch x time), T time, V vocabulary.
 #ifndef WORKER_TRAIN_KERNELS_H_
@@ -35,9 +36,9 @@ void Rotate(const RopeTable& table, int64_t first, bool inverse,
 
 // a = silu(g) * u.
 void SwiGlu(const at::Tensor& g_NF, const at::Tensor& u_NF, at::Tensor& a_NF);
-// Replaces g and u by their gradients.
-void SwiGluBackward(const at::Tensor& da_NF, at::Tensor& g_NF,
-                    at::Tensor& u_NF);
+// Replaces g and u by their gradients; the content of scratch is lost.
+void SwiGluBackward(const at::Tensor& da_NF, at::Tensor& scratch_NF,
+                    at::Tensor& g_NF, at::Tensor& u_NF);
 
 struct LossTotals {
   double cross_entropy = 0;  // Nats, summed.

@@ -269,7 +269,7 @@ void Transformer::BlockBackward(int64_t index, Activations& act) {
   };
   at::mm_out(act.da_NF, act.dx_NH, w.down.value);
   add_outer(w.down, act.dx_NH, s.a_NF);
-  SwiGluBackward(act.da_NF, s.g_NF, s.u_NF);
+  SwiGluBackward(act.da_NF, s.a_NF, s.g_NF, s.u_NF);  // a is used up.
   add_outer(w.gate, s.g_NF, s.h2_NH);
   add_outer(w.up, s.u_NF, s.h2_NH);
   at::mm_out(act.dh_NH, s.g_NF, w.gate.value);

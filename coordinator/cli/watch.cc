@@ -55,7 +55,8 @@ class Watcher {
             "coordinator ", client_.coordinator(),
             " serves another run now (its lineage changed); watch it anew"));
       }
-      if (response.oldest_sequence() > after_ + 1 && !rounds_) {
+      // From the start, after_ is 0: what is kept is what was asked for.
+      if (after_ > 0 && response.oldest_sequence() > after_ + 1 && !rounds_) {
         PrintNote(absl::StrCat("events ", after_ + 1, " to ",
                                response.oldest_sequence() - 1,
                                " are no longer kept by the coordinator"));

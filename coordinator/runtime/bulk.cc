@@ -110,9 +110,9 @@ absl::StatusOr<FinishOutcome> CoordinatorImpl::FinishUpload(
     return outcome;
   }
   RETURN_IF_ERROR(verified.status());
-  const auto [status, sequence] = SubmitAndWait(
-      UpdateVerifiedEvent{worker, fragment, round, upload->value(),
-                          verified->max_abs, verified->norm});
+  const auto [status, sequence] = SubmitAndWait(UpdateVerifiedEvent{
+      worker, fragment, round, upload->value(), verified->max_abs,
+      verified->norm, absl::ToDoubleSeconds(upload->age())});
   uploads_.Remove(key);
   if (absl::IsFailedPrecondition(status)) {
     outcome.kind = UploadVerdict::Kind::kLate;

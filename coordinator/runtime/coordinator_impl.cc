@@ -283,6 +283,7 @@ void CoordinatorImpl::OnDurable(const std::vector<AppliedFact>& facts) {
     EventReport event{applied.sequence, wall, applied.fact, std::nullopt};
     if (const auto* version = std::get_if<VersionPublished>(&applied.fact)) {
       published = true;
+      RegisterFiles(applied.fact);
       fold_running_[version->fragment] = false;
     }
     if (const auto* closed = std::get_if<RoundClosed>(&applied.fact)) {

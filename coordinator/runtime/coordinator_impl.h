@@ -93,6 +93,8 @@ class CoordinatorImpl final : public Coordinator {
   absl::Status LoadServedFiles();
   absl::Status CheckRun(const State& state) const;
   absl::Status CreateRun(Journal& journal, State& state);
+  // A directory with images but without a journal has lost it.
+  absl::Status CheckNotLost() const;
   absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);
 
   // The caller's right to speak: newer epochs and other lineages are refused,
@@ -105,6 +107,9 @@ class CoordinatorImpl final : public Coordinator {
   absl::StatusOr<T> Ask(std::function<absl::StatusOr<T>()> read);
   // Submits and waits until the outcome is durable.
   std::pair<absl::Status, uint64_t> SubmitAndWait(Event event);
+
+  // Makes the files that a fact names known to readers.
+  void RegisterFiles(const Fact& fact);
 
   // On the sequencer's thread.
   void OnDurable(const std::vector<AppliedFact>& facts);

@@ -55,9 +55,6 @@ void FoldEngine::Learn(const Fact& fact) {
   if (const auto* created = std::get_if<RunCreated>(&fact)) {
     for (uint32_t f = 0;
          f < std::min(created->fragments.size(), fragments_.size()); ++f) {
-      const RunCreated::Fragment& files = created->fragments[f];
-      options_.versions->Register(f, 0, FileRef{}, files.theta_image,
-                                  files.momentum_image, files.digest);
       fragments_[f].images.push_back(0);
     }
   } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
@@ -70,9 +67,6 @@ void FoldEngine::Learn(const Fact& fact) {
     fragment.history[published->version] = {*std::move(fragment.closed),
                                             published->digest};
     fragment.closed.reset();
-    options_.versions->Register(published->fragment, published->version,
-                                published->blob, published->theta_image,
-                                published->momentum_image, published->digest);
     if (published->theta_image.bytes > 0) {
       fragment.images.push_back(published->version);
     }

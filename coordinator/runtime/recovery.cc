@@ -82,11 +82,40 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
         RETURN_IF_ERROR(Evolve(state, fact));
         // Refuse another run's directory before its facts reach the engine.
         if (record.sequence == 1) RETURN_IF_ERROR(CheckRun(state));
+        RegisterFiles(fact);
         engine_->Learn(fact);
         events_.Add(
             {record.sequence, absl::InfinitePast(), fact, std::nullopt});
         return absl::OkStatus();
       });
+}
+
+void CoordinatorImpl::RegisterFiles(const Fact& fact) {
+  if (const auto* created = std::get_if<RunCreated>(&fact)) {
+    for (uint32_t f = 0; f < created->fragments.size(); ++f) {
+      const RunCreated::Fragment& files = created->fragments[f];
+      versions_.Register(f, 0, FileRef{}, files.theta_image,
+                         files.momentum_image, files.digest);
+    }
+  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
+    versions_.Register(published->fragment, published->version, published->blob,
+                       published->theta_image, published->momentum_image,
+                       published->digest);
+  }
+}
+
+absl::Status CoordinatorImpl::CheckNotLost() const {
+  const std::string blobs = JoinPath(options_.state_dir, "blobs");
+  // Version 0 alone may be there: its images are written before the journal's
+  // first record. A blob means that a round was published.
+  if (!options_.fs->Exists(blobs)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   options_.fs->List(blobs));
+  if (names.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      options_.state_dir, " has versions but ", kJournalName,
+      " is missing or empty: restore it from a backup, or point state.dir to "
+      "another directory to start a new run"));
 }
 
 absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
@@ -101,6 +130,7 @@ absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
   created.layout_digest = options_.layout.ComputeDigest();
   const Fact fact = created;
   AppendFact(journal, state, fact);
+  RegisterFiles(fact);
   engine_->Learn(fact);
   return absl::OkStatus();
 }
@@ -126,6 +156,7 @@ absl::Status CoordinatorImpl::Recover() {
   ASSIGN_OR_RETURN(std::unique_ptr<Journal> journal, ReplayJournal(state));
   const bool fresh = journal->last_sequence() == 0;
   if (fresh) {
+    RETURN_IF_ERROR(CheckNotLost());
     RETURN_IF_ERROR(CreateRun(*journal, state));
   } else {
     for (uint32_t f = 0; f < state.fragments.size(); ++f) {

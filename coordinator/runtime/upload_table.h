@@ -34,8 +34,9 @@ class ActiveUpload final : public Coordinator::Upload {
       : key_(std::move(key)),
         value_(value),
         clock_(clock),
+        opened_at_(clock->Now()),
         spool_(std::move(spool)),
-        last_write_(clock->Now()) {}
+        last_write_(opened_at_) {}
 
   const UploadKey& key() const { return key_; }
   const UpdateValue& value() const { return value_; }
@@ -48,11 +49,14 @@ class ActiveUpload final : public Coordinator::Upload {
   // INVALID_ARGUMENT once the content proved unusable for good.
   absl::Status verdict() const;
   absl::Duration idle() const;
+  // Since it was opened in this process.
+  absl::Duration age() const { return clock_->Now() - opened_at_; }
 
  private:
   const UploadKey key_;
   const UpdateValue value_;
   Clock* const clock_;
+  const Instant opened_at_;
   std::atomic<bool> cancelled_{false};
   mutable Mutex mu_;
   std::unique_ptr<UploadSpool> spool_ ABSL_GUARDED_BY(mu_);

@@ -90,9 +90,11 @@ absl::Status Agent::CatchUp(uint64_t version, bool carry) {
         << "this copy of theta is damaged and is downloaded afresh"
         << " worker=" << options_.worker << " version=" << version
         << " error=\"" << applied.message() << "\"";
-    progress_.version = version;
-    progress_.digest = held_digest_;
     Report("repairing");
+    ProgressReport alarm = progress_;
+    alarm.version = version;
+    alarm.digest = held_digest_;
+    link_->SetProgress(alarm);
     link_->BeatNow();
     local_.version.reset();
     local_.window = Window{};

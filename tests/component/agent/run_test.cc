@@ -286,17 +286,12 @@ TEST_CASE("C7.3 workers restarted in mid-run go on bit for bit") {
 }
 
 TEST_CASE("a flipped bit in a copy of theta is named and mended") {
-  Fixture calm(2);
-  const Digest expected = RunToEnd(calm, 2);
   Fixture fixture(2);
   fixture.StartCoordinator();
   Worker a(fixture, 0), b(fixture, 1);
-  // Behind the data of any tensor that trains: the update itself stays right,
-  // so that the end can be compared with the calm run.
-  const size_t padding = static_cast<size_t>(fixture.layout.elements) - 1;
-  a.options.after_apply = [padding](uint64_t version, Trainer& trainer) {
+  a.options.after_apply = [](uint64_t version, Trainer& trainer) {
     if (version == 2) {
-      static_cast<FakeTrainer&>(trainer).anchor()[padding] = 1.0f;
+      static_cast<FakeTrainer&>(trainer).anchor()[0] += 1.0f;
     }
   };
   a.Start();
@@ -357,7 +352,7 @@ TEST_CASE("C6.2 a copied scratch directory is refused, the original goes on") {
   copy.Join();
   REQUIRE_FALSE(copy.status.ok());
   INFO(copy.status.ToString());
-  REQUIRE(copy.status.message().find("copied") != std::string::npos);
+  REQUIRE(copy.status.message().find("is a copy") != std::string::npos);
 }
 
 TEST_CASE("C6.3 a silent worker is not waited for beyond the deadline") {

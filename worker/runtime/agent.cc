@@ -147,8 +147,13 @@ absl::Status Agent::Loop() {
         status = Pull(action.version);
         break;
       case Kind::kCatchUp:
+        if (action.carry) {
+          status = Settle();
+          if (!status.ok()) break;
+        }
         Report("downloading");
-        status = CatchUp(action.version, action.carry);
+        status =
+            CatchUp(action.version, action.carry && !local_.window.delivered);
         if (status.ok()) Report("applied");
         break;
       case Kind::kEvaluate:

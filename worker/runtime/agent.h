@@ -98,7 +98,8 @@ class Agent {
   absl::Status TrainStep(const RunView::Lease& lease);
   absl::Status Submit(const RunView::Lease& lease);
   absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);
-  absl::Status Deliver(const SpooledUpdate& spooled);
+  absl::Status Deliver(const SpooledUpdate& spooled, uint64_t guard_version);
+  absl::Status Settle();
   absl::Status WriteCheckpoint();
   absl::Status SaveInBackground();
   CheckpointHeader MakeHeader() const;

@@ -50,10 +50,21 @@ absl::Status Agent::Submit(const RunView::Lease& lease) {
     ASSIGN_OR_RETURN(spooled_, SpoolUpdate(lease));
     RETURN_IF_ERROR(WriteCheckpoint());
   }
-  return Deliver(*spooled_);
+  return Deliver(*spooled_, spooled_->base_version);
 }
 
-absl::Status Agent::Deliver(const SpooledUpdate& spooled) {
+// Whether the update of a round that is over was in it, where no answer was
+// kept: it was lost on the way, or with the process that waited for it.
+absl::Status Agent::Settle() {
+  if (!spooled_.has_value() || spooled_->round != local_.window.round) {
+    return absl::OkStatus();
+  }
+  return Deliver(*spooled_, ~0ull);
+}
+
+// Gives up once a version after `guard_version` is published.
+absl::Status Agent::Deliver(const SpooledUpdate& spooled,
+                            uint64_t guard_version) {
   Report("uploading");
   ASSIGN_OR_RETURN(
       std::unique_ptr<ReadableFile> file,
@@ -69,14 +80,15 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled) {
   offer.tokens = spooled.tokens;
   offer.steps = spooled.steps;
   offer.loss = spooled.loss;
-  link_->GuardTransfer(spooled.base_version);
+  link_->GuardTransfer(guard_version);
   const Instant begin = options_.clock->Now();
   const absl::StatusOr<UploadOutcome> outcome =
       options_.port->Upload(offer, *file, link_->cancel());
   progress_.transfer_seconds +=
       absl::ToDoubleSeconds(options_.clock->Now() - begin);
   if (absl::IsCancelled(outcome.status())) {
-    // The round moved on, or this agent is to end: the loop sees which.
+    // The round moved on, or this agent is to end: the loop sees which, and
+    // asks once more what became of the update before its work is carried on.
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(outcome.status());
@@ -95,8 +107,11 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled) {
       DILOCO_LOG(WARNING) << "the update came too late round=" << spooled.round
                           << " worker=" << options_.worker << " reason=\""
                           << outcome->reason << "\"";
-      // The version that replaces it follows with the next view.
-      link_->WaitForChange(link_->view()->revision, absl::Seconds(5));
+      if (const std::optional<RunView> view = link_->view();
+          view->fragments[0].version <= spooled.base_version) {
+        // The version that replaces it follows with the next view.
+        link_->WaitForChange(view->revision, absl::Seconds(5));
+      }
       break;
   }
   return absl::OkStatus();

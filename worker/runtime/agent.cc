@@ -72,8 +72,8 @@ absl::Status Agent::Run() {
     options_.port->Shutdown();
     return status;
   }
-  link_ =
-      std::make_unique<Link>(options_.port, options_.clock, joined_.beat_every);
+  link_ = std::make_unique<Link>(options_.port, options_.clock,
+                                 joined_.beat_every, options_.stop_requested);
   last_checkpoint_ = last_log_ = options_.clock->Now();
   Report("starting");
   link_->Start();

@@ -1,5 +1,6 @@
 #include "worker/runtime/link.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -9,6 +10,7 @@
 namespace diloco {
 namespace {
 
+constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 constexpr absl::Duration kWatchWait = absl::Seconds(20);
 
 // Codes that no waiting will mend.
@@ -19,8 +21,12 @@ bool IsFatal(const absl::Status& status) {
 
 }  // namespace
 
-Link::Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every)
-    : port_(port), clock_(clock), beat_every_(beat_every) {}
+Link::Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every,
+           std::function<bool()> stop_requested)
+    : port_(port),
+      clock_(clock),
+      beat_every_(beat_every),
+      stop_requested_(std::move(stop_requested)) {}
 
 Link::~Link() { Stop(); }
 
@@ -73,7 +79,7 @@ void Link::GuardTransfer(uint64_t base_version) {
   guard_version_ = base_version;
   const bool moved_on = view_.has_value() && !view_->fragments.empty() &&
                         view_->fragments[0].version > base_version;
-  cancel_ = stop_ || !fatal_.ok() || moved_on;
+  cancel_ = stop_ || !fatal_.ok() || moved_on || stop_requested_();
 }
 
 void Link::SetProgress(const ProgressReport& report) {
@@ -158,7 +164,12 @@ void Link::BeatLoop() {
       while (!stop_ && fatal_.ok()) {
         const absl::Duration left = end - clock_->Now();
         if (left <= absl::ZeroDuration()) break;
-        changed_.WaitFor(&mu_, left);
+        changed_.WaitFor(&mu_, std::min(left, kStopPoll));
+        if (stop_requested_() && !cancel_) {
+          cancel_ = true;
+          ++wakes_;
+          changed_.SignalAll();
+        }
       }
       if (stop_ || !fatal_.ok()) return;
     }

@@ -3,6 +3,7 @@
 #ifndef WORKER_RUNTIME_LINK_H_
 #define WORKER_RUNTIME_LINK_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,10 @@ namespace diloco {
 // Thread-safe.
 class Link {
  public:
-  // `port` and `clock` outlive the link.
-  Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every);
+  // `port` and `clock` outlive the link. `stop_requested` is polled: once true,
+  // transfers are cancelled and waiting ends.
+  Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every,
+       std::function<bool()> stop_requested);
   ~Link();
 
   void Start();
@@ -52,6 +55,7 @@ class Link {
   CoordinatorPort* const port_;
   Clock* const clock_;
   const absl::Duration beat_every_;
+  const std::function<bool()> stop_requested_;
   CancelFlag cancel_{false};
   std::thread watch_thread_;
   std::thread beat_thread_;

@@ -43,8 +43,8 @@ struct BlobClientOptions {
   absl::Duration progress_limit = absl::Seconds(60);
   Backoff::Options backoff;
 
-  // Performance. Chunks start at the smaller size and grow while they take less
-  // than a quarter of a second, so that a break on a slow line costs little.
+  // Performance. The chunks of a stream start at the smaller size and grow
+  // while they take less than a quarter of a second.
   uint64_t min_chunk_bytes = 64 << 10;
   uint64_t max_chunk_bytes = kMaxChunkBytes;
 

@@ -18,6 +18,9 @@ namespace {
 // A chunk that goes out faster than this gets a larger successor, a slower one
 // a smaller.
 constexpr absl::Duration kChunkTime = absl::Milliseconds(250);
+// A chunk is at most this share of what its stream has carried, so that a line
+// that breaks early each time still makes progress and repeats little.
+constexpr uint64_t kChunkShare = 8;
 // Refusals in a row at the same offset before the upload is given up.
 constexpr int kMaxRefusals = 5;
 constexpr int kMaxDigestMismatches = 2;
@@ -40,8 +43,7 @@ class Uploader {
         cancel_(&cancel, options.shutdown),
         what_(absl::StrCat("upload of fragment ", key.fragment(), " round ",
                            key.round())),
-        backoff_(options.backoff),
-        chunk_bytes_(options.min_chunk_bytes) {}
+        backoff_(options.backoff) {}
 
   absl::StatusOr<UploadResult> Run() {
     while (true) {
@@ -126,6 +128,8 @@ class Uploader {
     const Fencing asked = Identify(&chunk);
     *chunk.mutable_key() = key_;
     absl::Status read_status;
+    const uint64_t start_offset = offset;
+    chunk_bytes_ = options_.min_chunk_bytes;
     while (offset < value_.bytes() && read_status.ok()) {
       std::string* const data = chunk.mutable_data();
       data->resize(std::min(chunk_bytes_, value_.bytes() - offset));
@@ -138,8 +142,8 @@ class Uploader {
       if (!writer->Write(chunk)) break;
       Count(WireBytes(chunk), 0);
       watch.Progress();
-      AdaptChunk(options_.clock->Now() - start);
       offset += data->size();
+      AdaptChunk(options_.clock->Now() - start, offset - start_offset);
       chunk.clear_session();
       chunk.clear_fencing();
       chunk.clear_key();
@@ -230,11 +234,12 @@ class Uploader {
     return PauseUnlessCancelled(options_.limiter->Take(bytes), cancel_);
   }
 
-  void AdaptChunk(absl::Duration took) {
+  void AdaptChunk(absl::Duration took, uint64_t carried) {
     if (took < kChunkTime / 2) chunk_bytes_ *= 2;
     if (took > kChunkTime) chunk_bytes_ /= 2;
-    chunk_bytes_ = std::clamp(chunk_bytes_, options_.min_chunk_bytes,
-                              options_.max_chunk_bytes);
+    chunk_bytes_ =
+        std::clamp(std::min(chunk_bytes_, carried / kChunkShare),
+                   options_.min_chunk_bytes, options_.max_chunk_bytes);
   }
 
   template <typename Request>
@@ -272,7 +277,7 @@ class Uploader {
   const std::string what_;
 
   Backoff backoff_;
-  uint64_t chunk_bytes_;
+  uint64_t chunk_bytes_ = 0;
   std::optional<uint64_t> last_offset_;
   int refusals_ = 0;
   int digest_mismatches_ = 0;

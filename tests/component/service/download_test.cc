@@ -1,0 +1,166 @@
+#include <string>
+#include <thread>
+
+#include "tests/component/service/service_fixture.h"
+#include "tests/support/catch.h"
+
+namespace diloco {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+// A file that the coordinator serves, and where it is fetched to.
+struct Served {
+  Served(FakeCoordinator* fake, const TempDir& dir, const std::string& content)
+      : bytes(content),
+        digest(BlockDigest(content)),
+        target(dir.Path("fetched")) {
+    const std::string path = dir.Path("served");
+    DILOCO_CHECK(WriteFileAtomic(FileSystem::Posix(), path, bytes).ok());
+    fake->AddFile(digest, path, bytes.size());
+  }
+  std::string Fetched() const { return *ReadFile(FileSystem::Posix(), target); }
+  const std::string bytes;
+  const Digest digest;
+  const std::string target;
+};
+
+TEST_CASE("a file arrives whole, is counted, and leaves no .part behind") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(5 * kMiB + 77));
+  const CancelFlag cancel{false};
+  const uint64_t before = fixture.port->traffic().received;
+  REQUIRE(
+      fixture.port
+          ->Download(served.digest, served.bytes.size(), served.target, cancel)
+          .ok());
+  REQUIRE((served.Fetched() == served.bytes));
+  REQUIRE_FALSE(FileSystem::Posix()->Exists(served.target + ".part"));
+  const uint64_t received = fixture.port->traffic().received - before;
+  REQUIRE(received > served.bytes.size());
+  REQUIRE(received < served.bytes.size() + served.bytes.size() / 100);
+  REQUIRE(fixture.fake.bulk_sent() == received);
+}
+
+TEST_CASE("an empty file is a file") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, "");
+  const CancelFlag cancel{false};
+  REQUIRE(fixture.port->Download(served.digest, 0, served.target, cancel).ok());
+  REQUIRE(served.Fetched().empty());
+}
+
+TEST_CASE("a download goes on from what an earlier process left") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(4 * kMiB));
+  const CancelFlag cancel{false};
+  REQUIRE(WriteFileAtomic(FileSystem::Posix(), served.target + ".part",
+                          served.bytes.substr(0, 3 * kMiB + 5))
+              .ok());
+  REQUIRE(
+      fixture.port
+          ->Download(served.digest, served.bytes.size(), served.target, cancel)
+          .ok());
+  REQUIRE((served.Fetched() == served.bytes));
+  REQUIRE(fixture.fake.bulk_sent() < kMiB + kMiB / 10);
+}
+
+TEST_CASE("what a crash left damaged is fetched again from the start") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(2 * kMiB));
+  const CancelFlag cancel{false};
+  REQUIRE(WriteFileAtomic(FileSystem::Posix(), served.target + ".part",
+                          std::string(kMiB, '\0'))
+              .ok());
+  REQUIRE(
+      fixture.port
+          ->Download(served.digest, served.bytes.size(), served.target, cancel)
+          .ok());
+  REQUIRE((served.Fetched() == served.bytes));
+}
+
+TEST_CASE("a download over a line that breaks goes on where it was") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(8 * kMiB));
+  const CancelFlag cancel{false};
+  fixture.proxy->SetRate(8 * kMiB);
+  absl::Status status;
+  std::thread loader([&] {
+    status = fixture.port->Download(served.digest, served.bytes.size(),
+                                    served.target, cancel);
+  });
+  const uint64_t start = fixture.proxy->bytes_down();
+  for (int i = 1; i <= 3; ++i) {
+    REQUIRE(fixture.proxy->WaitForBytesDown(start + 2 * i * kMiB,
+                                            absl::Seconds(30)));
+    fixture.proxy->CutAll();
+  }
+  loader.join();
+  REQUIRE(status.ok());
+  REQUIRE((served.Fetched() == served.bytes));
+}
+
+TEST_CASE(
+    "a file whose content is not its digest is DATA_LOSS after the "
+    "second try") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(kMiB));
+  const Digest other = Sha256("other");
+  fixture.fake.AddFile(other, dir.Path("served"), served.bytes.size());
+  const CancelFlag cancel{false};
+  const absl::Status status =
+      fixture.port->Download(other, served.bytes.size(), served.target, cancel);
+  REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(fixture.fake.bulk_sent() > 2 * kMiB);
+  REQUIRE_FALSE(FileSystem::Posix()->Exists(served.target));
+}
+
+TEST_CASE("a file of another size is DATA_LOSS that gives both sizes") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(1000));
+  const CancelFlag cancel{false};
+  const absl::Status status =
+      fixture.port->Download(served.digest, 1001, served.target, cancel);
+  REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(Has(status.message(), "1000 bytes"));
+  REQUIRE(Has(status.message(), "1001"));
+}
+
+TEST_CASE("a file that is gone is NOT_FOUND at once") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const CancelFlag cancel{false};
+  REQUIRE(
+      fixture.port->Download(Sha256("gone"), 10, dir.Path("fetched"), cancel)
+          .code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("a disk that cannot be written ends a download with the path") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(1000));
+  const CancelFlag cancel{false};
+  const absl::Status status = fixture.port->Download(
+      served.digest, served.bytes.size(), dir.Path("no/such/dir"), cancel);
+  REQUIRE_FALSE(status.ok());
+  REQUIRE(Has(status.message(), "no/such/dir"));
+}
+
+}  // namespace
+}  // namespace diloco

@@ -24,8 +24,8 @@ TEST_CASE("names are safe as file names and labels") {
 }
 
 TEST_CASE("back-off doubles up to its limit, within its jitter") {
-  Backoff backoff({.initial = absl::Milliseconds(100),
-                   .max = absl::Milliseconds(300)});
+  Backoff backoff(
+      {.initial = absl::Milliseconds(100), .max = absl::Milliseconds(300)});
   REQUIRE(backoff.Next(0.0) == absl::Milliseconds(50));
   REQUIRE(backoff.Next(1.0) == absl::Milliseconds(200));
   REQUIRE(backoff.Next(1.0) == absl::Milliseconds(300));

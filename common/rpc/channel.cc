@@ -4,6 +4,8 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "common/rpc/keepalive.h"
+
 namespace diloco {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
@@ -12,10 +14,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
   // gRPC would send even loopback connections through http_proxy.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Pings keep address translators from forgetting an idle connection and find
-  // a dead one; the server's limits in server.cc allow them.
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kClientPingMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // gRPC's own pauses grow to two minutes; a coordinator that restarts should

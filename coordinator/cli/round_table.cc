@@ -143,11 +143,16 @@ std::string RoundLine(const RoundRow& row) {
                               Share(row.transfer_seconds, busy), " ",
                               Share(row.wait_seconds, busy))
                : "-";
+  // Events from before a restart come without the status of their time.
+  const bool counted = row.train_tokens > 0;
+  const std::string up =
+      counted ? FormatBytes(static_cast<double>(row.bytes_up)) : "-";
+  const std::string down =
+      counted ? FormatBytes(static_cast<double>(row.bytes_down)) : "-";
   return absl::StrFormat(
       "%5d  %-12s  %-7s  %.4f  %-6s  %-6s  %-6s  %-6s  %-7s  %-7s  %s\n",
       row.round, progress, updates, row.train_loss, eval, bits, perplexity,
-      rate, FormatBytes(static_cast<double>(row.bytes_up)),
-      FormatBytes(static_cast<double>(row.bytes_down)), shares);
+      rate, up, down, shares);
 }
 
 nlohmann::ordered_json RoundJson(const RoundRow& row) {

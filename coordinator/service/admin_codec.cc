@@ -53,6 +53,7 @@ void EncodeStatus(const StatusReport& report, uint64_t batch_tokens,
   out->set_phase_reason(report.phase_reason);
   out->set_folded_tokens(report.folded_tokens);
   out->set_train_tokens(report.train_tokens);
+  out->set_batch_tokens(batch_tokens);
   out->set_parameters(static_cast<uint64_t>(report.parameters));
   for (size_t i = 0; i < report.fragments.size(); ++i) {
     const StatusReport::Fragment& fragment = report.fragments[i];

@@ -69,6 +69,8 @@ void PartWriter::AddToDigest(absl::string_view bytes) {
     absl::StrAppend(&head_, shared);
     bytes.remove_prefix(shared.size());
   }
+  // At once: growing by doubling would hold two copies for a moment.
+  run_.reserve(kDigestRunBytes);
   while (!bytes.empty()) {
     const absl::string_view piece =
         bytes.substr(0, kDigestRunBytes - run_.size());

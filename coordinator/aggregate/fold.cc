@@ -145,24 +145,15 @@ absl::StatusOr<double> FoldFrame(absl::Span<const FoldMember> members,
   return sum_squares;
 }
 
-}  // namespace
-
-absl::StatusOr<FoldResult> Fold(uint32_t fragment,
-                                absl::Span<const FoldMember> members,
-                                const OuterSettings& outer, Codec codec_down,
-                                absl::Span<float> theta,
-                                absl::Span<float> momentum,
-                                const FoldOutput& output) {
-  DILOCO_CHECK(!members.empty() && !theta.empty());
-  DILOCO_CHECK(theta.size() == momentum.size());
-  DILOCO_CHECK((output.theta_image == nullptr) ==
-               (output.momentum_image == nullptr));
-  RETURN_IF_ERROR(CheckMembers(fragment, members, theta.size()));
-  RETURN_IF_ERROR(CheckDownlink(members, outer, codec_down, momentum));
-
+// The one pass: theta, momentum and the blob.
+absl::StatusOr<FoldResult> FoldTiles(uint32_t fragment,
+                                     absl::Span<const FoldMember> members,
+                                     const OuterSettings& outer,
+                                     Codec codec_down, absl::Span<float> theta,
+                                     absl::Span<float> momentum,
+                                     WritableFile* blob) {
   ThetaBlocks theta_blocks(theta);
-  FoldWriter writer(fragment, codec_down, theta, momentum, output,
-                    &theta_blocks);
+  FoldWriter writer(fragment, codec_down, theta, blob, &theta_blocks);
   double sum_squares = 0;
   for (int64_t tile = 0; tile < FrameCount(theta.size()); ++tile) {
     ASSIGN_OR_RETURN(const absl::Span<float> change, writer.NextChange());
@@ -178,6 +169,36 @@ absl::StatusOr<FoldResult> Fold(uint32_t fragment,
   ASSIGN_OR_RETURN(FoldResult result, writer.Finish());
   result.digest = theta_blocks.Finish();
   result.mean_norm = std::sqrt(sum_squares);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<FoldResult> Fold(uint32_t fragment,
+                                absl::Span<const FoldMember> members,
+                                const OuterSettings& outer, Codec codec_down,
+                                absl::Span<float> theta,
+                                absl::Span<float> momentum,
+                                const FoldOutput& output) {
+  DILOCO_CHECK(!members.empty() && !theta.empty());
+  DILOCO_CHECK(theta.size() == momentum.size());
+  DILOCO_CHECK((output.theta_image == nullptr) ==
+               (output.momentum_image == nullptr));
+  RETURN_IF_ERROR(CheckMembers(fragment, members, theta.size()));
+  RETURN_IF_ERROR(CheckDownlink(members, outer, codec_down, momentum));
+  ASSIGN_OR_RETURN(FoldResult result,
+                   FoldTiles(fragment, members, outer, codec_down, theta,
+                             momentum, output.blob));
+  // One file after the other, for the sake of the memory bound: a writer holds
+  // 9 MiB.
+  if (output.theta_image != nullptr) {
+    ASSIGN_OR_RETURN(result.theta_image_digest,
+                     WriteImage(output.theta_image, fragment, theta));
+    ASSIGN_OR_RETURN(result.momentum_image_digest,
+                     WriteImage(output.momentum_image, fragment, momentum));
+    result.image_bytes =
+        PartFileBytes(Codec::kFp32, static_cast<int64_t>(theta.size()));
+  }
   return result;
 }
 

@@ -42,21 +42,13 @@ void ThetaBlocks::Completed(int64_t tile, int thread) {
 Digest ThetaBlocks::Finish() const { return DigestOfBlocks(blocks_); }
 
 FoldWriter::FoldWriter(uint32_t fragment, Codec codec_down,
-                       absl::Span<const float> theta,
-                       absl::Span<const float> momentum,
-                       const FoldOutput& output, ThetaBlocks* theta_blocks)
+                       absl::Span<const float> theta, WritableFile* blob,
+                       ThetaBlocks* theta_blocks)
     : theta_(theta),
-      momentum_(momentum),
       tiles_(FrameCount(theta.size())),
       theta_blocks_(theta_blocks),
       changes_(std::min(tiles_, kBuffers) * kFrameElements),
-      blob_(output.blob, WholeFragment(codec_down, fragment, theta.size())) {
-  if (output.theta_image != nullptr) {
-    const PartHeader header =
-        WholeFragment(Codec::kFp32, fragment, theta.size());
-    theta_image_.emplace(output.theta_image, header);
-    momentum_image_.emplace(output.momentum_image, header);
-  }
+      blob_(blob, WholeFragment(codec_down, fragment, theta.size())) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -95,14 +87,7 @@ void FoldWriter::Submit() {
 }
 
 absl::Status FoldWriter::Write(int64_t tile) {
-  const int64_t first = tile * kFrameElements;
-  const int64_t n = TileElements(tile);
   RETURN_IF_ERROR(blob_.Append(ChangeOf(tile)));
-  const absl::Span<const float> theta = theta_.subspan(first, n);
-  if (theta_image_.has_value()) {
-    RETURN_IF_ERROR(theta_image_->Append(theta));
-    RETURN_IF_ERROR(momentum_image_->Append(momentum_.subspan(first, n)));
-  }
   theta_blocks_->Completed(tile, 1);
   return absl::OkStatus();
 }
@@ -132,11 +117,6 @@ absl::StatusOr<FoldResult> FoldWriter::Finish() {
   FoldResult result;
   ASSIGN_OR_RETURN(result.blob_digest, blob_.Finish());
   result.blob_bytes = blob_.file_bytes();
-  if (theta_image_.has_value()) {
-    ASSIGN_OR_RETURN(result.theta_image_digest, theta_image_->Finish());
-    ASSIGN_OR_RETURN(result.momentum_image_digest, momentum_image_->Finish());
-    result.image_bytes = theta_image_->file_bytes();
-  }
   return result;
 }
 

@@ -1,10 +1,9 @@
-// The files that a fold writes, on a thread of their own while the next tile is
-// computed. Used by fold.cc only.
+// The update blob that a fold writes, on a thread of its own while the next
+// tile is computed. Used by fold.cc only.
 #ifndef COORDINATOR_AGGREGATE_FOLD_WRITER_H_
 #define COORDINATOR_AGGREGATE_FOLD_WRITER_H_
 
 #include <cstdint>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -39,17 +38,16 @@ class ThetaBlocks {
 class FoldWriter {
  public:
   FoldWriter(uint32_t fragment, Codec codec_down, absl::Span<const float> theta,
-             absl::Span<const float> momentum, const FoldOutput& output,
-             ThetaBlocks* theta_blocks);
+             WritableFile* blob, ThetaBlocks* theta_blocks);
   ~FoldWriter();
 
   // The buffer for the change of the next tile; waits until one is free. An
   // error of an earlier tile's writing shows here.
   absl::StatusOr<absl::Span<float>> NextChange();
-  // The change of the next tile is complete, and so is theta and momentum.
+  // The change of the next tile is complete, and so is theta.
   void Submit();
-  // Waits for all tiles; fills digests and sizes of the files. All
-  // turns of thread 1 are done then.
+  // Waits for all tiles; fills digest and size of the blob. All turns of thread
+  // 1 are done then.
   absl::StatusOr<FoldResult> Finish();
 
  private:
@@ -61,15 +59,12 @@ class FoldWriter {
   int64_t TileElements(int64_t tile) const;
 
   const absl::Span<const float> theta_;
-  const absl::Span<const float> momentum_;
   const int64_t tiles_;
   ThetaBlocks* const theta_blocks_;  // Takes the turns of thread 1.
   std::vector<float> changes_;       // Tile t uses buffer t mod kBuffers.
 
   // The writing thread's until it has ended.
   PartWriter blob_;
-  std::optional<PartWriter> theta_image_;
-  std::optional<PartWriter> momentum_image_;
 
   Mutex mu_;
   CondVar changed_;

@@ -37,8 +37,10 @@ int Fail(const std::string& text) {
 
 int main(int argc, char** argv) {
   using namespace diloco;
-  // Few arenas: the memory bound counts what malloc keeps for many threads.
+  // The memory bound counts what malloc keeps: few arenas, and large buffers go
+  // back to the system at once.
   mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   std::string config_path;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];

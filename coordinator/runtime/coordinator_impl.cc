@@ -1,5 +1,7 @@
 #include "coordinator/runtime/coordinator_impl.h"
 
+#include <malloc.h>
+
 #include <cstdlib>
 #include <utility>
 
@@ -358,6 +360,9 @@ void CoordinatorImpl::FoldLoop() {
     for (const Fact& fact : learn) engine_->Learn(fact);
     engine_->Prune(order->first);
     const Instant begin = options_.clock->Now();
+    // The fold's buffers take the place of what the uploads left free in the
+    // heap, instead of coming on top of it.
+    malloc_trim(0);
     while (true) {
       absl::StatusOr<VersionPublished> published =
           engine_->Run(order->first, order->second);
@@ -391,6 +396,7 @@ void CoordinatorImpl::FoldLoop() {
 std::string CoordinatorImpl::NotReady() const {
   if (stopped_) return "stopping";
   std::string trouble = sequencer_->trouble();
+  if (trouble.empty()) trouble = uploads_.trouble();
   if (!trouble.empty()) return trouble;
   MutexLock lock(&fold_mu_);
   return fold_trouble_;

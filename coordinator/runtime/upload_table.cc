@@ -25,6 +25,7 @@ absl::Status ActiveUpload::Write(uint64_t offset, absl::string_view bytes) {
   RETURN_IF_ERROR(verdict_);
   last_write_ = clock_->Now();
   const absl::Status status = spool_->Write(offset, bytes);
+  alarm_->Note(status);
   if (absl::IsInvalidArgument(status)) verdict_ = status;
   return status;
 }
@@ -33,6 +34,8 @@ absl::StatusOr<UploadSpool::Verified> ActiveUpload::Finish() {
   MutexLock lock(&mu_);
   RETURN_IF_ERROR(verdict_);
   absl::StatusOr<UploadSpool::Verified> verified = spool_->Finish();
+  alarm_->Note(verified.status());
+  if (verified.ok()) alarm_->Clear();
   if (absl::IsInvalidArgument(verified.status())) verdict_ = verified.status();
   return verified;
 }
@@ -70,11 +73,12 @@ absl::StatusOr<std::shared_ptr<ActiveUpload>> UploadTable::Open(
     uploads_.erase(key);
     if (active >= max_parallel_) return std::shared_ptr<ActiveUpload>();
   }
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<UploadSpool> spool,
-      spools_->Open(key.fragment, key.round, key.worker, value, expect));
-  auto upload =
-      std::make_shared<ActiveUpload>(key, value, std::move(spool), clock_);
+  absl::StatusOr<std::unique_ptr<UploadSpool>> spool =
+      spools_->Open(key.fragment, key.round, key.worker, value, expect);
+  alarm_->Note(spool.status());
+  RETURN_IF_ERROR(spool.status());
+  auto upload = std::make_shared<ActiveUpload>(key, value, *std::move(spool),
+                                               clock_, alarm_);
   MutexLock lock(&mu_);
   uploads_[key] = upload;
   return upload;

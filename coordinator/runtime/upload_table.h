@@ -14,6 +14,7 @@
 
 #include "common/base/mutex.h"
 #include "coordinator/runtime/coordinator.h"
+#include "coordinator/runtime/disk_alarm.h"
 #include "coordinator/store/spool.h"
 
 namespace diloco {
@@ -30,10 +31,12 @@ struct UploadKey {
 class ActiveUpload final : public Coordinator::Upload {
  public:
   ActiveUpload(UploadKey key, UpdateValue value,
-               std::unique_ptr<UploadSpool> spool, Clock* clock)
+               std::unique_ptr<UploadSpool> spool, Clock* clock,
+               std::shared_ptr<DiskAlarm> alarm)
       : key_(std::move(key)),
         value_(value),
         clock_(clock),
+        alarm_(std::move(alarm)),
         opened_at_(clock->Now()),
         spool_(std::move(spool)),
         last_write_(opened_at_) {}
@@ -56,6 +59,7 @@ class ActiveUpload final : public Coordinator::Upload {
   const UploadKey key_;
   const UpdateValue value_;
   Clock* const clock_;
+  const std::shared_ptr<DiskAlarm> alarm_;
   const Instant opened_at_;
   std::atomic<bool> cancelled_{false};
   mutable Mutex mu_;
@@ -79,11 +83,14 @@ class UploadTable {
   void Remove(const UploadKey& key);
   // Cancels and removes those of rounds up to and including `round`.
   void CancelRound(uint32_t fragment, uint64_t round);
+  // Why updates cannot be written now; empty: they can.
+  std::string trouble() const { return alarm_->trouble(); }
 
  private:
   SpoolStore* const spools_;
   Clock* const clock_;
   const int max_parallel_;
+  const std::shared_ptr<DiskAlarm> alarm_ = std::make_shared<DiskAlarm>();
   // Held while a spool is opened or re-read, so that two calls for one key
   // never open the same file; guards nothing but the order.
   Mutex open_mu_ ABSL_ACQUIRED_BEFORE(mu_);

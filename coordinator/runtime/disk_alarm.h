@@ -1,0 +1,51 @@
+// Tells operators that updates cannot be written for want of space: once when
+// it begins, in /readyz while it lasts, and when it is over. Used by the
+// uploads; thread-safe.
+#ifndef COORDINATOR_RUNTIME_DISK_ALARM_H_
+#define COORDINATOR_RUNTIME_DISK_ALARM_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/logging.h"
+#include "common/base/mutex.h"
+
+namespace diloco {
+
+class DiskAlarm {
+ public:
+  // Raised by RESOURCE_EXHAUSTED of a write to a spool.
+  void Note(const absl::Status& status) {
+    if (!absl::IsResourceExhausted(status)) return;
+    MutexLock lock(&mu_);
+    if (trouble_.empty()) {
+      DILOCO_LOG(ERROR) << "updates cannot be written; workers try again until "
+                           "there is space error=\""
+                        << status.message() << "\"";
+    }
+    trouble_ = std::string(status.message());
+  }
+
+  // A whole update was written: only that ends the alarm, so that a disk that
+  // is nearly full does not report in turns.
+  void Clear() {
+    MutexLock lock(&mu_);
+    if (trouble_.empty()) return;
+    trouble_.clear();
+    DILOCO_LOG(INFO) << "updates are written again";
+  }
+
+  // Empty: none.
+  std::string trouble() const {
+    MutexLock lock(&mu_);
+    return trouble_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  std::string trouble_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_RUNTIME_DISK_ALARM_H_

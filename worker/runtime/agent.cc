@@ -64,8 +64,12 @@ Agent::~Agent() = default;
 
 absl::Status Agent::Run() {
   RETURN_IF_ERROR(OpenScratch());
-  RETURN_IF_ERROR(JoinRun());
-  absl::Status status = PrepareTraining();
+  absl::Status status = JoinRun();
+  if (absl::IsCancelled(status) && options_.stop_requested()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(status);
+  status = PrepareTraining();
   if (status.ok()) status = RestoreCheckpoint();
   if (!status.ok()) {
     (void)options_.port->Leave(std::string(status.message()));

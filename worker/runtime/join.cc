@@ -24,8 +24,13 @@ bool MayRetry(const absl::Status& status) {
 
 absl::Status Agent::OpenScratch() {
   RETURN_IF_ERROR(options_.fs->CreateDirs(options_.scratch));
-  ASSIGN_OR_RETURN(lock_,
-                   options_.fs->Lock(JoinPath(options_.scratch, "LOCK")));
+  absl::StatusOr<std::unique_ptr<FileLock>> lock =
+      options_.fs->Lock(JoinPath(options_.scratch, "LOCK"));
+  if (absl::IsFailedPrecondition(lock.status())) {
+    // Temporary: the process before may still be on its way out.
+    return absl::UnavailableError(lock.status().message());
+  }
+  ASSIGN_OR_RETURN(lock_, std::move(lock));
   ASSIGN_OR_RETURN(identity_, LoadIdentity(options_.fs, options_.scratch));
   if (identity_.has_value() && identity_->worker != options_.worker) {
     return absl::FailedPreconditionError(

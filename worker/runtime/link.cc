@@ -118,7 +118,8 @@ void Link::OnView(RunView view) {
 
 void Link::OnError(const absl::Status& status) {
   MutexLock lock(&mu_);
-  if (stop_) return;
+  // Cancelled: this side ends, which says nothing about the other.
+  if (stop_ || absl::IsCancelled(status)) return;
   if (IsFatal(status)) {
     if (fatal_.ok()) fatal_ = status;
     cancel_ = true;

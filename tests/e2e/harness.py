@@ -30,7 +30,7 @@ SEQ_LEN = 32
 BATCH_TOKENS = 128
 INTERVAL = 8
 # Generous: several tests may share two cores with a compiler.
-PATIENCE = 90
+PATIENCE = 180
 
 _data_dir = None
 
@@ -76,8 +76,7 @@ class Process:
 
     def __init__(self, command, log, env=None):
         self.log_path = log
-        self._log_start = os.path.getsize(log) if os.path.exists(log) else 0
-        with open(log, "ab") as out:
+        with open(log, "wb") as out:
             self._child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True, env={**os.environ, **(env or {})})
@@ -114,7 +113,6 @@ class Process:
     def log(self):
         """What this process has written so far."""
         with open(self.log_path, encoding="utf-8", errors="replace") as text:
-            text.seek(self._log_start)
             return text.read()
 
 
@@ -185,8 +183,9 @@ class Cluster:
                 out.write(f"{key}: {yaml(value)}\n")
         return self.path(name)
 
-    def _start(self, command, log, env=None):
-        process = Process(command, self.path(log), env)
+    def _start(self, command, name, env=None):
+        log = self.path(f"{len(self._started):02}-{name}.log")
+        process = Process(command, log, env)
         self._started.append(process)
         return process
 
@@ -208,7 +207,7 @@ class Cluster:
         """Starts it; with `ready`, returns when it answers."""
         self.coordinator = self._start(
             [*wrap, COORDINATOR, "--config", self.write_run_file()],
-            "coordinator.log")
+            "coordinator")
         if ready:
             self.wait(lambda: self.try_status() is not None,
                       "the coordinator answers")
@@ -218,7 +217,7 @@ class Cluster:
         self.workers[number] = self._start(
             [WORKER, "run", "--config",
              self.write_worker_file(number, change), *flags],
-            f"worker-{number}.log", env)
+            f"worker-{number}", env)
         return self.workers[number]
 
     def start_all(self):
@@ -283,11 +282,10 @@ class Cluster:
         return self.status()["rounds"][0]["digest"]
 
     def fail(self, why):
-        logs = [self.path(name) for name in sorted(os.listdir(self.dir))
-                if name.endswith(".log")]
         status = self.ctl("status")
         raise AssertionError("\n".join(
-            [why, status.stdout + status.stderr] + [tail(log) for log in logs]))
+            [why, status.stdout + status.stderr] +
+            [tail(process.log_path) for process in self._started[-6:]]))
 
 
 def undisturbed_digest(**settings):

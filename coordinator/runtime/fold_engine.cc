@@ -57,6 +57,9 @@ void FoldEngine::Learn(const Fact& fact) {
          f < std::min(created->fragments.size(), fragments_.size()); ++f) {
       fragments_[f].images.push_back(0);
     }
+  } else if (const auto* committed = std::get_if<UpdateCommitted>(&fact)) {
+    fragments_[committed->fragment]
+        .max_abs[{committed->round, committed->worker}] = committed->max_abs;
   } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     if (!closed->members.empty()) {
       fragments_[closed->fragment].closed = *closed;
@@ -122,6 +125,8 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(uint32_t index,
     fold_member.worker = member.worker;
     fold_member.weight = member.weight;
     fold_member.update = &readers.back();
+    const auto known = fragment.max_abs.find({closed.round, member.worker});
+    if (known != fragment.max_abs.end()) fold_member.max_abs = known->second;
     members.push_back(fold_member);
   }
   const bool with_image = version % options_.image_every == 0;
@@ -175,8 +180,11 @@ void FoldEngine::Prune(uint32_t index) {
     const uint64_t base = fragment.images[fragment.images.size() - 2];
     const auto it = fragment.history.find(base);
     if (it != fragment.history.end()) {
-      const absl::Status pruned =
-          options_.spools->Prune(index, it->second.closed.round);
+      const uint64_t round = it->second.closed.round;
+      std::erase_if(fragment.max_abs, [round](const auto& entry) {
+        return entry.first.first <= round;
+      });
+      const absl::Status pruned = options_.spools->Prune(index, round);
       if (!pruned.ok()) {
         DILOCO_LOG(WARNING)
             << "old spools stay error=\"" << pruned.message() << "\"";

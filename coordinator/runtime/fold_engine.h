@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -65,7 +68,10 @@ class FoldEngine {
     bool valid = false;                     // Memory holds `version`.
     std::optional<RoundClosed> closed;      // Not yet published.
     std::map<uint64_t, Published> history;  // By version.
-    std::vector<uint64_t> images;           // Versions, ascending.
+    // Largest magnitude of each update, by round and worker: known from the
+    // screen on arrival, so that a fold need not read everything twice.
+    std::map<std::pair<uint64_t, std::string>, float> max_abs;
+    std::vector<uint64_t> images;  // Versions, ascending.
   };
 
   absl::StatusOr<VersionPublished> FoldInto(uint32_t index,

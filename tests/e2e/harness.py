@@ -77,8 +77,9 @@ class Process:
     def __init__(self, command, log, env=None):
         self.log_path = log
         with open(log, "wb") as out:
+            # Ends with the test even when that is killed.
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True, env={**os.environ, **(env or {})})
 
     @property
@@ -203,10 +204,10 @@ class Cluster:
             "checkpoint": {"every": "1s"},
         }, change or {}))
 
-    def start_coordinator(self, wrap=(), ready=True):
+    def start_coordinator(self, ready=True):
         """Starts it; with `ready`, returns when it answers."""
         self.coordinator = self._start(
-            [*wrap, COORDINATOR, "--config", self.write_run_file()],
+            [COORDINATOR, "--config", self.write_run_file()],
             "coordinator")
         if ready:
             self.wait(lambda: self.try_status() is not None,

@@ -74,6 +74,9 @@ FieldTable WorkerFileTable(WorkerConfig* config, std::string* shard,
   add("micro_batch", Count(&config->micro_batch, 0u, 1u << 20),
       "Windows computed at a time; less memory, same result; 0: the whole "
       "batch.");
+  add("connect_timeout",
+      Duration(&config->connect_timeout, absl::Seconds(1), absl::Hours(24)),
+      "How long the first join may find nobody before the worker ends (75).");
   add("checkpoint.every",
       Duration(&config->checkpoint_every, absl::Seconds(1), absl::Hours(24)),
       "Time between checkpoints in mid-window.");

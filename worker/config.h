@@ -34,6 +34,8 @@ struct WorkerConfig {
   TokenDtype dtype = TokenDtype::kUint16;
   std::string scratch = "scratch";  // Session, checkpoints, outgoing updates.
   uint32_t micro_batch = 0;         // Windows at a time; 0: the whole batch.
+  // How long the first join may find nobody before the worker gives up.
+  absl::Duration connect_timeout = absl::Minutes(2);
   absl::Duration checkpoint_every = absl::Minutes(5);
   uint64_t bulk_max_rate = 0;  // Bytes per second each way; 0 (`none`): no cap.
   std::string metrics;         // HOST:PORT to serve /metrics on; empty: not.

@@ -119,6 +119,7 @@ absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
   options.lineage = config.lineage;
   options.scratch = config.scratch;
   options.take_over = take_over;
+  options.connect_timeout = config.connect_timeout;
   options.checkpoint_every = config.checkpoint_every;
   options.port = port.get();
   options.metrics = &metrics;

@@ -22,12 +22,13 @@ std::vector<std::string> ErrorsOf(const std::string& text) {
 TEST_CASE("a worker's file gives its values, with paths relative to itself") {
   const auto loaded = ParseWorkerConfig(
       "/etc/diloco/w.yaml",
-      absl::StrCat(kBase,
-                   "run: kjv\nlineage: 000102030405060708090a0b0c0d0e0f\n"
-                   "threads: 2\ndata_dir: data\nscratch: /tmp/s\n"
-                   "micro_batch: 4\ncheckpoint: {every: 30s}\n"
-                   "bulk: {max_rate: 1.5MB/s}\n"
-                   "listen: {metrics: localhost:0}\n"));
+      absl::StrCat(
+          kBase,
+          "run: kjv\nlineage: 000102030405060708090a0b0c0d0e0f\n"
+          "threads: 2\ndata_dir: data\nscratch: /tmp/s\n"
+          "micro_batch: 4\ncheckpoint: {every: 30s}\nconnect_timeout: 7s\n"
+          "bulk: {max_rate: 1.5MB/s}\n"
+          "listen: {metrics: localhost:0}\n"));
   CAPTURE(loaded.status().ToString());
   REQUIRE(loaded.ok());
   const WorkerConfig& c = loaded->config;
@@ -41,6 +42,7 @@ TEST_CASE("a worker's file gives its values, with paths relative to itself") {
   CHECK(c.shard == "/etc/diloco/data/a.bin");
   CHECK(c.scratch == "/tmp/s");
   CHECK(c.micro_batch == 4);
+  CHECK(c.connect_timeout == absl::Seconds(7));
   CHECK(c.checkpoint_every == absl::Seconds(30));
   CHECK(c.bulk_max_rate == 1'500'000);
   CHECK(c.metrics == "localhost:0");

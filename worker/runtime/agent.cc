@@ -92,6 +92,11 @@ absl::Status Agent::Run() {
                           << saved.message() << "\"";
       }
     }
+    if (status.ok()) {
+      // The run's report counts the last upload and window, too.
+      Report("leaving");
+      link_->BeatNow();
+    }
     (void)options_.port->Leave(status.ok() ? last_reason_
                                            : std::string(status.message()));
   }

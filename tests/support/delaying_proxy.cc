@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/logging.h"
@@ -63,7 +64,8 @@ struct DelayingProxy::Link {
   int server = -1;
   uint64_t bytes_up = 0;  // Guarded by the proxy's mutex.
   std::atomic<bool> closed{false};
-  std::atomic<int> running{2};
+  int open_ends = 2;  // Guarded by the proxy's mutex.
+  bool gone = false;  // Likewise.
   std::thread up;
   std::thread down;
 };
@@ -211,12 +213,14 @@ void DelayingProxy::Pump(Link* link, bool up) {
     }
   }
   link->closed = true;
-  if (--link->running == 0) {
-    for (const int fd : {link->client, link->server}) {
-      ResetOnClose(fd);
-      ::close(fd);
-    }
+  MutexLock lock(&mu_);
+  if (--link->open_ends > 0) return;
+  for (const int fd : {link->client, link->server}) {
+    ResetOnClose(fd);
+    ::close(fd);
   }
+  link->gone = true;
+  changed_.SignalAll();
 }
 
 void DelayingProxy::SetDelay(absl::Duration one_way) {
@@ -233,7 +237,13 @@ void DelayingProxy::CutEvery(uint64_t bytes_up) {
 }
 void DelayingProxy::CutAll() {
   MutexLock lock(&mu_);
-  for (auto& link : links_) link->closed = true;
+  // Those that come meanwhile are left alone.
+  std::vector<Link*> links;
+  for (auto& link : links_) links.push_back(link.get());
+  for (Link* link : links) link->closed = true;
+  for (Link* link : links) {
+    while (!link->gone) changed_.Wait(&mu_);
+  }
 }
 void DelayingProxy::SetBlackHole(bool on) {
   MutexLock lock(&mu_);

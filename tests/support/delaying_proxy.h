@@ -32,7 +32,7 @@ class DelayingProxy {
   void SetRate(uint64_t bytes_per_second);
   // A connection is reset once it has carried so many bytes up; 0: never.
   void CutEvery(uint64_t bytes_up);
-  // Resets all connections that exist now.
+  // Resets all connections that exist now; returns when it is done.
   void CutAll();
   // Accepts and reads, but passes nothing on, until set to false. What was
   // swallowed is lost, so its connections never recover.

@@ -151,6 +151,10 @@ int FakeCoordinator::begins() const {
   MutexLock lock(&mu_);
   return begins_;
 }
+uint64_t FakeCoordinator::last_begin_offset() const {
+  MutexLock lock(&mu_);
+  return last_begin_offset_;
+}
 int FakeCoordinator::finishes() const {
   MutexLock lock(&mu_);
   return finishes_;
@@ -336,6 +340,7 @@ absl::StatusOr<BeginOutcome> FakeCoordinator::BeginUpload(
   outcome.kind = accepted_ ? UploadVerdict::Kind::kAccepted : kind_;
   outcome.reason = reason_;
   outcome.offset = uploaded_.size();
+  last_begin_offset_ = outcome.offset;
   outcome.sequence = accepted_ ? 42 : 0;
   return outcome;
 }

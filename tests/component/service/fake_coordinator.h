@@ -18,7 +18,7 @@
 namespace diloco {
 
 // Thread-safe.
-class FakeCoordinator final : public Coordinator {
+class FakeCoordinator : public Coordinator {
  public:
   FakeCoordinator();
 
@@ -43,6 +43,7 @@ class FakeCoordinator final : public Coordinator {
   uint64_t bulk_received() const;
   uint64_t bulk_sent() const;
   int begins() const;
+  uint64_t last_begin_offset() const;
   int finishes() const;
   std::optional<JoinEvent> joined() const;
   std::optional<WorkerProgress> progress() const;
@@ -129,6 +130,7 @@ class FakeCoordinator final : public Coordinator {
   uint64_t bulk_received_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bulk_sent_ ABSL_GUARDED_BY(mu_) = 0;
   int begins_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_begin_offset_ ABSL_GUARDED_BY(mu_) = 0;
   int finishes_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<JoinEvent> joined_ ABSL_GUARDED_BY(mu_);
   std::optional<WorkerProgress> progress_ ABSL_GUARDED_BY(mu_);

@@ -10,19 +10,12 @@
 // temporary directory) takes 2 bytes a parameter, worker and round, 4 a
 // parameter and worker, and 16 to 24 a parameter besides. Not a tmpfs: what the
 // coordinator maps of its files would count as RssShmem there.
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,23 +24,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
-#include "common/base/ids.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
-#include "common/model/model_config.h"
 #include "common/tensor/layout.h"
-#include "common/tensor/part_file.h"
-#include "worker/transport/grpc_port.h"
+#include "tests/bench/daemon.h"
+#include "tests/bench/fake_run.h"
 
 namespace diloco {
 namespace {
 
-constexpr int64_t kHidden = 512;
-constexpr int64_t kLayers = 4;
-constexpr int64_t kFfn = 1376;
 constexpr double kMiB = 1 << 20;
 constexpr absl::Duration kSampleEvery = absl::Milliseconds(20);
-constexpr absl::Duration kPatience = absl::Minutes(10);
 
 struct Flags {
   int64_t parameters = 100'000'000;
@@ -56,102 +43,9 @@ struct Flags {
   std::string dir = std::filesystem::temp_directory_path();
 };
 
-// The shape with `parameters` parameters, or a few more: what the blocks lack
-// is embedding.
-ModelConfig ModelOf(int64_t parameters) {
-  ModelConfig model;
-  model.layers = kLayers;
-  model.hidden = kHidden;
-  model.heads = model.kv_heads = 8;
-  model.head_dim = kHidden / model.heads;
-  model.ffn = kFfn;
-  model.tied = true;
-  model.max_positions = 128;
-  const int64_t blocks =
-      kLayers * (4 * kHidden * kHidden + 3 * kHidden * kFfn + 2 * kHidden) +
-      kHidden;
-  model.vocab =
-      std::max<int64_t>(2, (parameters - blocks + kHidden - 1) / kHidden);
-  return model;
-}
-
-std::string RunFile(const ModelConfig& model, int workers, int rounds) {
-  return absl::StrCat("run: {name: memory}\n",  //
-                      "model: {layers: ", model.layers,
-                      ", hidden: ", model.hidden,                             //
-                      ", heads: ", model.heads, ", ffn: ", model.ffn,         //
-                      ", vocab: ", model.vocab, ", tied: true}\n",            //
-                      "data: {seq_len: ", model.max_positions, "}\n",         //
-                      "train: {tokens: 1000000000, batch_tokens: 1024}\n",    //
-                      "sync: {interval: 10, deadline: 1h}\n",                 //
-                      "join: {wait_for: ", workers, ", lease: 1h}\n",         //
-                      "listen: {control: \"127.0.0.1:0\", metrics: none}\n",  //
-                      "state: {dir: state, image_every: ", rounds, "}\n");
-}
-
 // What a sample is counted under. The fold begins before the last worker hears
 // that its upload was accepted: kUpload has that part of it.
 enum Phase { kStart, kUpload, kFold, kDownload, kPhases };
-
-// A diloco-coordinator process with its log in a file; killed with this object.
-class Daemon {
- public:
-  Daemon(const std::string& program, const std::string& config, std::string log)
-      : log_(std::move(log)) {
-    pid_ = fork();
-    if (pid_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int fd = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    dup2(fd, STDOUT_FILENO);
-    dup2(fd, STDERR_FILENO);
-    execl(program.c_str(), program.c_str(), "--config", config.c_str(),
-          static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  ~Daemon() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Daemon(const Daemon&) = delete;
-
-  // The port that it logs once it listens; 0 before that.
-  absl::StatusOr<int> Port() {
-    const absl::StatusOr<std::string> log = ReadFile(FileSystem::Posix(), log_);
-    const std::string text = log.ok() ? *log : "";
-    if (const size_t at = text.find(" port="); at != std::string::npos) {
-      return std::atoi(text.c_str() + at + 6);
-    }
-    if (pid_ <= 0 || waitpid(pid_, nullptr, WNOHANG) == pid_) {
-      pid_ = -1;
-      return absl::InternalError(
-          absl::StrCat("diloco-coordinator ended: ", text));
-    }
-    return 0;
-  }
-
-  // RssAnon + RssShmem, in bytes; 0 when it is gone.
-  int64_t AnonymousBytes() const {
-    std::FILE* const file =
-        std::fopen(absl::StrCat("/proc/", pid_, "/status").c_str(), "r");
-    if (file == nullptr) return 0;
-    int64_t sum = 0;
-    char line[256];
-    while (std::fgets(line, sizeof(line), file) != nullptr) {
-      long long kib = 0;
-      if (std::sscanf(line, "RssAnon: %lld", &kib) == 1 ||
-          std::sscanf(line, "RssShmem: %lld", &kib) == 1) {
-        sum += kib * 1024;
-      }
-    }
-    std::fclose(file);
-    return sum;
-  }
-
- private:
-  const std::string log_;
-  pid_t pid_ = -1;
-};
 
 // Samples a daemon's memory on a thread of its own.
 class Sampler {
@@ -191,159 +85,41 @@ class Sampler {
   std::thread thread_;
 };
 
-// The update that all workers send in all rounds.
-struct Update {
-  std::unique_ptr<ReadableFile> file;
-  uint64_t bytes = 0;
-  Digest digest;
-};
-
-absl::StatusOr<Update> MakeUpdate(const std::string& path, int64_t elements) {
-  FileSystem* const fs = FileSystem::Posix();
-  std::vector<float> tile(kFrameElements);
-  for (size_t i = 0; i < tile.size(); ++i) {
-    tile[i] = static_cast<float>(static_cast<int>(i % 255) - 127) * 0x1p-17f;
+// Sends and fetches `rounds` rounds, counted by `sampler`.
+absl::Status Work(const std::string& name, int port, int rounds,
+                  const FakeUpdate& update, const std::string& blob_path,
+                  const CancelFlag& cancel, Sampler* sampler) {
+  ASSIGN_OR_RETURN(FakeWorker worker,
+                   FakeWorker::Join(name, port, &update, &cancel));
+  for (int round = 0; round < rounds; ++round) {
+    ASSIGN_OR_RETURN(const RunView::Lease lease, worker.WaitForLease());
+    ++sampler->uploading;
+    const absl::Status sent = worker.Upload(lease);
+    --sampler->uploading;
+    RETURN_IF_ERROR(sent);
+    RETURN_IF_ERROR(worker.WaitForVersionAfter(lease.base_version));
+    ++sampler->downloading;
+    const absl::Status fetched = worker.Fetch(lease.base_version, blob_path);
+    --sampler->downloading;
+    RETURN_IF_ERROR(fetched);
   }
-  PartHeader header;
-  header.codec = Codec::kFp16;
-  header.elements = elements;
-  ASSIGN_OR_RETURN(const auto out, fs->OpenForWrite(path));
-  PartWriter writer(out.get(), header);
-  for (int64_t frame = 0; frame < FrameCount(elements); ++frame) {
-    RETURN_IF_ERROR(writer.Append(absl::MakeConstSpan(tile).first(
-        std::min(kFrameElements, elements - frame * kFrameElements))));
-  }
-  Update update;
-  ASSIGN_OR_RETURN(update.digest, writer.Finish());
-  update.bytes = writer.file_bytes();
-  ASSIGN_OR_RETURN(update.file, fs->OpenForRead(path));
-  return update;
-}
-
-class FakeWorker {
- public:
-  FakeWorker(std::string name, int port, const Update* update,
-             std::string blob_path, Sampler* sampler, const CancelFlag* cancel)
-      : name_(std::move(name)),
-        address_(absl::StrCat("127.0.0.1:", port)),
-        update_(*update),
-        blob_path_(std::move(blob_path)),
-        sampler_(*sampler),
-        cancel_(*cancel) {}
-
-  absl::Status Run(int rounds) {
-    GrpcPortOptions options;
-    options.coordinator = address_;
-    // The machine may be busy with all the others.
-    options.control_deadline = kPatience;
-    ASSIGN_OR_RETURN(port_, MakeGrpcPort(options));
-    JoinCall join;
-    join.worker = name_;
-    join.attempt = RandomBytes(16);
-    join.fresh = true;
-    join.data_tokens = 1'000'000;
-    join.max_token = 1;
-    RETURN_IF_ERROR(port_->Join(join).status());
-    for (int round = 0; round < rounds; ++round) RETURN_IF_ERROR(Round());
-    return absl::OkStatus();
-  }
-
- private:
-  template <typename Done>
-  absl::StatusOr<RunView> WatchUntil(Done done) {
-    uint64_t revision = 0;
-    const Instant give_up = Clock::Real()->Now() + kPatience;
-    while (Clock::Real()->Now() < give_up) {
-      if (cancel_) return absl::CancelledError("another worker failed");
-      ASSIGN_OR_RETURN(const RunView view,
-                       port_->Watch(revision, absl::Seconds(1)));
-      revision = view.revision;
-      if (!view.fragments.empty() && done(view)) return view;
-    }
-    return absl::DeadlineExceededError(
-        absl::StrCat("no progress after revision ", revision));
-  }
-
-  absl::Status Round() {
-    ASSIGN_OR_RETURN(const RunView open, WatchUntil([](const RunView& view) {
-                       return !view.leases.empty() && !view.leases[0].delivered;
-                     }));
-    const RunView::Lease& lease = open.leases[0];
-    UpdateOffer offer;
-    offer.round = lease.round;
-    offer.base_version = lease.base_version;
-    offer.base_digest = lease.base_digest;
-    offer.bytes = update_.bytes;
-    offer.digest = update_.digest;
-    offer.tokens = 1024 * lease.steps;
-    offer.steps = lease.steps;
-    offer.loss = 4.0;
-    ++sampler_.uploading;
-    const absl::StatusOr<UploadOutcome> outcome =
-        port_->Upload(offer, *update_.file, cancel_);
-    --sampler_.uploading;
-    RETURN_IF_ERROR(outcome.status());
-    if (outcome->kind != UploadOutcome::Kind::kAccepted) {
-      return absl::InternalError(
-          absl::StrCat("update not accepted: ", outcome->reason));
-    }
-    RETURN_IF_ERROR(WatchUntil([&](const RunView& view) {
-                      return view.fragments[0].version > lease.base_version;
-                    }).status());
-    return Fetch(lease.base_version);
-  }
-
-  absl::Status Fetch(uint64_t have) {
-    ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
-                     port_->Resolve(0, have));
-    for (const RemoteFile& file : files) {
-      ++sampler_.downloading;
-      const absl::Status fetched =
-          port_->Download(file.digest, file.bytes, blob_path_, cancel_);
-      --sampler_.downloading;
-      RETURN_IF_ERROR(fetched);
-      RETURN_IF_ERROR(FileSystem::Posix()->Remove(blob_path_));
-    }
-    return absl::OkStatus();
-  }
-
-  const std::string name_;
-  const std::string address_;
-  const Update& update_;
-  const std::string blob_path_;
-  Sampler& sampler_;
-  std::unique_ptr<CoordinatorPort> port_;
-  const CancelFlag& cancel_;
-};
-
-absl::StatusOr<int> WaitForPort(Daemon& daemon) {
-  const absl::Notification never;
-  const Instant give_up = Clock::Real()->Now() + kPatience;
-  while (Clock::Real()->Now() < give_up) {
-    ASSIGN_OR_RETURN(const int port, daemon.Port());
-    if (port != 0) return port;
-    never.WaitForNotificationWithTimeout(kSampleEvery);
-  }
-  return absl::DeadlineExceededError("diloco-coordinator does not listen");
+  return absl::OkStatus();
 }
 
 // One run with `workers` workers, in `dir`; the peaks of its phases.
 absl::StatusOr<std::array<int64_t, kPhases>> Measure(const Flags& flags,
                                                      const ModelConfig& model,
-                                                     const Update& update,
+                                                     const FakeUpdate& update,
                                                      int workers,
                                                      const std::string& dir) {
   FileSystem* const fs = FileSystem::Posix();
   RETURN_IF_ERROR(fs->CreateDirs(dir));
   const std::string config = JoinPath(dir, "run.yaml");
   RETURN_IF_ERROR(
-      WriteFileAtomic(fs, config, RunFile(model, workers, flags.rounds)));
-  const std::string program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-      "diloco-coordinator";
-  Daemon daemon(program, config, JoinPath(dir, "log"));
+      WriteFileAtomic(fs, config, FakeRunFile(model, workers, flags.rounds)));
+  Daemon daemon(config, JoinPath(dir, "log"));
   Sampler sampler(&daemon);
-  ASSIGN_OR_RETURN(const int port, WaitForPort(daemon));
+  ASSIGN_OR_RETURN(const int port, daemon.WaitForPort());
   sampler.listening = true;
 
   CancelFlag failed{false};
@@ -352,9 +128,10 @@ absl::StatusOr<std::array<int64_t, kPhases>> Measure(const Flags& flags,
   for (int i = 0; i < workers; ++i) {
     threads.emplace_back([&, i] {
       const std::string name = absl::StrCat("worker-", i);
-      FakeWorker worker(name, port, &update, JoinPath(dir, name), &sampler,
-                        &failed);
-      results[i] = WithContext(worker.Run(flags.rounds), name);
+      results[i] = WithContext(
+          Work(name, port, flags.rounds, update, JoinPath(dir, name), failed,
+               &sampler),
+          name);
       // A round waits for all: without one of them the others never end.
       if (!results[i].ok()) failed = true;
     });
@@ -367,11 +144,11 @@ absl::StatusOr<std::array<int64_t, kPhases>> Measure(const Flags& flags,
 }
 
 absl::StatusOr<bool> Bench(const Flags& flags, const std::string& dir) {
-  const ModelConfig model = ModelOf(flags.parameters);
+  const ModelConfig model = FakeModel(flags.parameters);
   RETURN_IF_ERROR(ValidateModel(model));
   ASSIGN_OR_RETURN(const Layout layout, BuildLayout(ModelTensors(model), 1));
-  ASSIGN_OR_RETURN(const Update update,
-                   MakeUpdate(JoinPath(dir, "update"), layout.elements));
+  ASSIGN_OR_RETURN(const FakeUpdate update,
+                   MakeFakeUpdate(JoinPath(dir, "update"), layout.elements));
   const double limit = 8.0 * layout.parameters + 64 * kMiB;
   std::printf(
       "%lld parameters, %d rounds; peaks of RssAnon + RssShmem in MiB\n",

@@ -1,0 +1,227 @@
+"""deploy/quickstart as a person runs it, in a directory of its own.
+
+DILOCO_E2E_LONG=1 runs the full-length form instead: three minutes of training
+on the Bible, compared with one worker alone and with synchronous training."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+
+QUICKSTART = os.path.join(harness.ROOT, "deploy", "quickstart")
+LONG = os.environ.get("DILOCO_E2E_LONG") == "1"
+ROUND = re.compile(r"^ +(\d+)  \S+/\S+ ", re.MULTILINE)
+
+
+def bible(passages):
+    """Verses, a line each, a blank line between chapters."""
+    lines, chapter = [], None
+    for verse in harness.run(["bible", "-f", passages]).stdout.splitlines():
+        tag, text = verse.split(" ", 1)
+        if chapter not in (None, tag.split(":")[0]):
+            lines.append("")
+        chapter = tag.split(":")[0]
+        lines.append(text)
+    return lines
+
+
+def session_members(leader):
+    """Processes of that session that are not zombies: all that quickstart and
+    its children have started."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8",
+                      errors="replace") as stat:
+                name, rest = stat.read().rsplit(")", 1)
+        except OSError:
+            continue  # It has just ended.
+        state, _, _, session = rest.split()[:4]
+        if int(session) == leader and state != "Z":
+            found.append(name)
+    return found
+
+
+class Quickstart(unittest.TestCase):
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="diloco-e2e-quickstart-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.env = {**os.environ, "DILOCO_BIN": harness.BIN}
+
+    def path(self, *parts):
+        return os.path.join(self.dir, *parts)
+
+    def write_text(self, content, name="text.txt"):
+        with open(self.path(name), "wb") as out:
+            out.write(content)
+        return self.path(name)
+
+    def start(self, *arguments, log="log"):
+        """In a session of its own, as in a terminal of its own."""
+        with open(self.path(log), "wb") as out:
+            return subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", QUICKSTART, "--dir",
+                 self.path("work"), *arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                start_new_session=True, env=self.env, cwd=self.dir)
+
+    def log(self, name="log"):
+        with open(self.path(name), encoding="utf-8", errors="replace") as text:
+            return text.read()
+
+    def finish(self, child, log="log", timeout=harness.PATIENCE):
+        self.addCleanup(self.end, child)
+        child.wait(timeout)
+        self.assertEqual(child.returncode, 0, self.log(log))
+        return self.log(log)
+
+    @staticmethod
+    def end(child):
+        """Nothing outlives a test that failed."""
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+            child.wait(harness.PATIENCE)
+
+    def only_run(self):
+        runs = [name for name in os.listdir(self.path("work"))
+                if not name.startswith("data-")]
+        self.assertEqual(len(runs), 1, runs)
+        return runs[0]
+
+    def check_result(self, log, last_round, first_round=1):
+        self.assertEqual([int(number) for number in ROUND.findall(log)],
+                         list(range(first_round, last_round + 1)))
+        report = log.split("== result", 1)[1]
+        ratios = re.search(
+            r"fewer bytes +([\d.]+) times sent, ([\d.]+) times in total",
+            report)
+        self.assertGreater(float(ratios[1]), float(ratios[2]))
+        self.assertRegex(report, r"utilisation +\d+\.\d% of the workers' time")
+        self.assertRegex(report, r"eval loss .* bits per byte")
+        sample = report.split("== a sample\n", 1)[1].split("\n== next")[0]
+        self.assertGreaterEqual(len(sample.split()), 4, sample)
+        with open(self.path("work", self.only_run(), "model", "config.json"),
+                  encoding="utf-8") as config:
+            self.assertEqual(json.load(config)["model_type"], "llama")
+
+
+@unittest.skipIf(LONG, "only in the short form")
+class Short(Quickstart):
+
+    def test_own_text_ends_with_a_report_a_sample_and_a_model(self):
+        # As other systems write text: CRLF, and no newline at the end.
+        text = self.write_text("\r\n".join(bible("Ge1:1-Ex40:38")).encode())
+        log = self.finish(self.start("--rounds", "2", "--text", text))
+        self.check_result(log, last_round=2)
+        # A sentence under the first round; its text goes on from the text's.
+        self.assertRegex(log, r'(?m)^ +1  .*\n +"In the beginning God')
+        # Nothing is left over, and nothing ran that was started here.
+        self.assertNotIn("partial", " ".join(os.listdir(self.path("work"))))
+
+    def test_ctrl_c_leaves_no_process_and_says_how_to_go_on(self):
+        # One document a line: there is no blank line in it.
+        text = self.write_text(
+            "\n".join(filter(None, bible("Ge1:1-Ex40:38"))).encode())
+        child = self.start("--rounds", "4", "--workers", "3", "--text",
+                           "text.txt")
+        self.addCleanup(self.end, child)
+        end = time.monotonic() + harness.PATIENCE
+        while not ROUND.search(self.log()):
+            self.assertIsNone(child.poll(), self.log())
+            self.assertLess(time.monotonic(), end, self.log())
+            time.sleep(0.05)
+        self.assertGreater(len(session_members(child.pid)), 4)
+        os.killpg(child.pid, signal.SIGINT)
+        self.assertEqual(child.wait(harness.PATIENCE), 130, self.log())
+        self.assertEqual(session_members(child.pid), [])
+        how = re.search(r"Go on where it stopped: deploy/quickstart (.*)",
+                        self.log())
+        self.assertIn("--resume " + self.only_run(), how[1])
+
+        again = subprocess.Popen(
+            ["bash", "-c", f"exec '{QUICKSTART}' {how[1]} >again 2>&1"],
+            stdin=subprocess.DEVNULL, cwd=self.dir, env=self.env,
+            start_new_session=True)
+        log = self.finish(again, "again")
+        # The coordinator tells what it has decided since it started.
+        first = int(ROUND.search(log)[1])
+        self.assertGreater(first, 1)
+        self.check_result(log, last_round=4, first_round=first)
+        for number in range(3):
+            worker = self.log(os.path.join(
+                "work", self.only_run(), f"worker-{number}.log"))
+            self.assertIn("state=checkpoint", worker)
+        self.assertTrue(os.path.exists(text))
+
+    def test_wrong_arguments_are_one_line_and_code_2(self):
+        small = self.write_text(b"In the beginning\n", "small.txt")
+        latin = self.write_text(b"caf\xe9\n" * 60000, "latin.txt")
+        os.makedirs(self.path("work", "kjv-tiny-1"))
+        with open(self.path("work", "kjv-tiny-1", "settings"), "w",
+                  encoding="utf-8") as out:
+            out.write("workers=2\n")
+        for arguments, words in (
+                (["--epochs", "3"], ["--epochs"]),
+                (["train"], ["train"]),
+                (["--rounds"], ["--rounds", "value"]),
+                (["--rounds", ""], ["--rounds", "value"]),
+                (["--rounds", "0"], ["--rounds 0", "from 1"]),
+                (["--rounds", "-1"], ["--rounds -1", "from 1"]),
+                (["--rounds", "2.5"], ["--rounds 2.5", "from 1"]),
+                (["--rounds", "2", "--minutes", "1"],
+                 ["--rounds", "--minutes"]),
+                (["--workers", "two"], ["--workers two", "from 1"]),
+                (["--workers", "999999"], ["--workers 999999", "64"]),
+                (["--model", "huge"], ["--model huge", "tiny", "small"]),
+                (["--text", "none.txt"], ["none.txt", "no readable file"]),
+                (["--text", self.dir], [self.dir, "no readable file"]),
+                (["--text", small], [small, "17 bytes", "200000"]),
+                (["--text", latin], [latin, "UTF-8", "position 3"]),
+                (["--resume", "other"], ["other", "no such run"]),
+                (["--resume", "../work/kjv-tiny-1"], ["no such run"]),
+                (["--resume", "kjv-tiny-1", "--workers", "3"],
+                 ["--workers", "--resume"])):
+            with self.subTest(" ".join(arguments)):
+                done = harness.run(
+                    [QUICKSTART, "--dir", self.path("work"), *arguments],
+                    env=self.env, cwd=self.dir)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertTrue(harness.one_line(done.stderr), done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+        self.assertEqual(os.listdir(self.path("work")), ["kjv-tiny-1"])
+
+
+@unittest.skipUnless(LONG, "set DILOCO_E2E_LONG=1")
+class Long(Quickstart):
+
+    def test_three_minutes_beat_one_worker_alone(self):
+        log = self.finish(self.start("--minutes", "3", "--compare"),
+                          timeout=1500)
+        bits = float(re.search(r"([\d.]+) bits per byte", log)[1])
+        loss = re.search(r"eval loss +([\d.]+) DiLoCo, 2 workers\n"
+                         r" +([\d.]+) one worker alone.*\n"
+                         r" +([\d.]+) synchronous", log)
+        diloco, alone, synchronous = (float(value) for value in loss.groups())
+        self.check_result(log, last_round=len(ROUND.findall(log)))
+        self.assertLessEqual(bits, 1.45)
+        self.assertLessEqual(diloco, 0.97 * alone)
+        self.assertLess(synchronous, diloco)
+        with open(self.path("work", self.only_run(), "loss.svg"),
+                  encoding="utf-8") as picture:
+            svg = picture.read()
+        self.assertEqual(svg.count("<polyline"), 3)
+        for value in loss.groups():
+            self.assertIn(value[:-1], svg)
+
+
+if __name__ == "__main__":
+    harness.main()

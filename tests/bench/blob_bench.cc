@@ -7,12 +7,11 @@
 // screened, verified, fsynced and committed to the journal. Bare: a client
 // stream of messages of one MiB, sent from memory and dropped by a server in
 // another process. Both take turns; the ratio of the medians is the claim.
+#include <grpcpp/server_builder.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <grpcpp/server_builder.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -70,8 +69,8 @@ class BareServer {
       DroppingBlob service;
       grpc::ServerBuilder builder;
       int port = 0;
-      builder.AddListeningPort("127.0.0.1:0",
-                               grpc::InsecureServerCredentials(), &port);
+      builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                               &port);
       builder.RegisterService(&service);
       const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
       if (write(fds[1], &port, sizeof(port)) != sizeof(port)) _exit(1);
@@ -142,8 +141,8 @@ absl::StatusOr<double> Bench(const Flags& flags, const std::string& dir,
   const CancelFlag never{false};
   ASSIGN_OR_RETURN(FakeWorker worker,
                    FakeWorker::Join("worker", port, &update, &never));
-  const auto stub = v1::Blob::NewStub(MakeChannel(
-      absl::StrCat("127.0.0.1:", bare_port), ChannelKind::kBulk));
+  const auto stub = v1::Blob::NewStub(
+      MakeChannel(absl::StrCat("127.0.0.1:", bare_port), ChannelKind::kBulk));
 
   // Once each to warm up.
   RETURN_IF_ERROR(TimeBare(stub.get(), update.bytes).status());

@@ -128,10 +128,9 @@ absl::StatusOr<std::array<int64_t, kPhases>> Measure(const Flags& flags,
   for (int i = 0; i < workers; ++i) {
     threads.emplace_back([&, i] {
       const std::string name = absl::StrCat("worker-", i);
-      results[i] = WithContext(
-          Work(name, port, flags.rounds, update, JoinPath(dir, name), failed,
-               &sampler),
-          name);
+      results[i] = WithContext(Work(name, port, flags.rounds, update,
+                                    JoinPath(dir, name), failed, &sampler),
+                               name);
       // A round waits for all: without one of them the others never end.
       if (!results[i].ok()) failed = true;
     });

@@ -5,6 +5,16 @@
 #include "absl/strings/str_cat.h"
 
 namespace diloco {
+namespace {
+
+// What becomes of the steps of a round that is over.
+std::string FateOf(const Window& window, bool carry) {
+  return absl::StrCat("round ", window.round,
+                      " closed without this worker; its ", window.steps,
+                      carry ? " steps are carried on" : " steps are dropped");
+}
+
+}  // namespace
 
 Action NextAction(const LocalState& local, const ViewInput& view,
                   LatePolicy late) {
@@ -15,20 +25,15 @@ Action NextAction(const LocalState& local, const ViewInput& view,
     action.reason = "nothing held yet";
     return action;
   }
+  const bool unsent = local.window.steps > 0 && !local.window.delivered;
+  const bool carry = unsent && late == LatePolicy::kCarry;
   if (view.version > *local.version) {
     action.kind = Action::Kind::kCatchUp;
     action.version = view.version;
-    const bool unsent = local.window.steps > 0 && !local.window.delivered;
-    action.carry = unsent && late == LatePolicy::kCarry;
+    action.carry = carry;
     action.reason =
-        !unsent ? absl::StrCat("version ", view.version, " is published")
-        : action.carry
-            ? absl::StrCat("round ", local.window.round,
-                           " closed without this worker; its ",
-                           local.window.steps, " steps are carried on")
-            : absl::StrCat("round ", local.window.round,
-                           " closed without this worker; its ",
-                           local.window.steps, " steps are dropped");
+        unsent ? FateOf(local.window, carry)
+               : absl::StrCat("version ", view.version, " is published");
     return action;
   }
   // Before the first step the local values are the anchor: the only moment at
@@ -66,7 +71,11 @@ Action NextAction(const LocalState& local, const ViewInput& view,
     return action;
   }
   if (local.window.round != view.lease->round) {
+    // On the same base: the round before was void. What was delivered into it
+    // is discarded, and so is what was refused.
     action.kind = Action::Kind::kBegin;
+    action.carry = carry;
+    if (unsent) action.reason = FateOf(local.window, carry);
     return action;
   }
   if (local.window.delivered) {
@@ -80,9 +89,9 @@ Action NextAction(const LocalState& local, const ViewInput& view,
   return action;
 }
 
-void BeginWindow(LocalState& local, const ViewInput::Lease& lease) {
+void BeginWindow(LocalState& local, const ViewInput::Lease& lease, bool carry) {
   Window& window = local.window;
-  if (window.delivered) window = Window{};
+  if (!carry) window = Window{};
   window.round = lease.round;
   window.base_version = lease.base_version;
   window.steps_done = 0;

@@ -57,9 +57,9 @@ struct ViewInput {
 struct Action {
   enum class Kind {
     kPull,      // Nothing held: download the newest version.
-    kCatchUp,   // Apply what leads to `version`; `carry` keeps local work.
+    kCatchUp,   // Apply what leads to `version`.
     kEvaluate,  // Slice `slice` of the version held.
-    kBegin,     // Start the window of the lease.
+    kBegin,     // Start the window of the lease, from the anchor or carrying.
     kStep,      // One inner step.
     kSubmit,    // Take, encode, spool, upload.
     kWait,      // For another view.
@@ -68,6 +68,8 @@ struct Action {
   };
   Kind kind = Kind::kWait;
   uint64_t version = 0;
+  // kCatchUp, kBegin: unsent steps stay in the local values and in the window;
+  // otherwise the local values are put back on the anchor.
   bool carry = false;
   uint32_t slice = 0;
   std::string reason;  // In words, for the log when it changes.
@@ -76,8 +78,8 @@ struct Action {
 Action NextAction(const LocalState& local, const ViewInput& view,
                   LatePolicy late);
 
-// Applies kBegin: the window of this lease, keeping carried work.
-void BeginWindow(LocalState& local, const ViewInput::Lease& lease);
+// Applies kBegin: the window of this lease, with or without what is in it.
+void BeginWindow(LocalState& local, const ViewInput::Lease& lease, bool carry);
 // Applies a catch-up to `version`: carried work stays in the window, otherwise
 // the window is empty.
 void FinishCatchUp(LocalState& local, uint64_t version, bool carry);

@@ -156,10 +156,8 @@ absl::Status Agent::Loop() {
         status = Pull(action.version);
         break;
       case Kind::kCatchUp:
-        if (action.carry) {
-          status = Settle();
-          if (!status.ok()) break;
-        }
+        if (action.carry) status = Settle();
+        if (!status.ok()) break;
         Report("downloading");
         status =
             CatchUp(action.version, action.carry && !local_.window.delivered);
@@ -170,9 +168,11 @@ absl::Status Agent::Loop() {
         status = EvaluateSlice(*view, action.slice);
         break;
       case Kind::kBegin:
-        BeginWindow(local_, *ToInput(*view).lease);
-        window_seconds_ = 0;
-        window_timed_ = 0;
+        if (action.carry) status = Settle();
+        if (status.ok()) {
+          status =
+              Begin(view->leases[0], action.carry && !local_.window.delivered);
+        }
         break;
       case Kind::kStep:
         status = TrainStep(view->leases[0]);
@@ -197,7 +197,9 @@ absl::Status Agent::Loop() {
     if (!status.ok()) {
       if (!MayRetry(status)) return status;
       RETURN_IF_ERROR(link_->fatal());
-      if (last_reason_ != status.message()) {
+      // Cancelled: a transfer that nobody wants any more; the next view says
+      // what is wanted instead.
+      if (!absl::IsCancelled(status) && last_reason_ != status.message()) {
         last_reason_ = std::string(status.message());
         DILOCO_LOG(WARNING) << "trying again worker=" << options_.worker
                             << " error=\"" << status.message() << "\"";
@@ -205,6 +207,22 @@ absl::Status Agent::Loop() {
       link_->WaitForChange(view->revision, kRetryWait);
     }
   }
+}
+
+absl::Status Agent::Begin(const RunView::Lease& lease, bool carry) {
+  if (!carry && local_.window.steps > 0) {
+    std::vector<float> anchor(
+        static_cast<size_t>(layout_.fragments[lease.fragment].elements));
+    RETURN_IF_ERROR(
+        trainer_->ReadAnchor(lease.fragment, absl::MakeSpan(anchor)));
+    RETURN_IF_ERROR(trainer_->Load(lease.fragment, anchor));
+  }
+  BeginWindow(local_, {lease.round, lease.base_version, lease.steps, false},
+              carry);
+  spooled_.reset();
+  window_seconds_ = 0;
+  window_timed_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status Agent::TrainStep(const RunView::Lease& lease) {

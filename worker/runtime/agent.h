@@ -95,6 +95,8 @@ class Agent {
 
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();
+  // Starts the window of a lease; without `carry` from the anchor.
+  absl::Status Begin(const RunView::Lease& lease, bool carry);
   absl::Status TrainStep(const RunView::Lease& lease);
   absl::Status Submit(const RunView::Lease& lease);
   absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);

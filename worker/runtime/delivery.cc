@@ -50,7 +50,14 @@ absl::Status Agent::Submit(const RunView::Lease& lease) {
     ASSIGN_OR_RETURN(spooled_, SpoolUpdate(lease));
     RETURN_IF_ERROR(WriteCheckpoint());
   }
-  return Deliver(*spooled_, spooled_->base_version);
+  RETURN_IF_ERROR(Deliver(*spooled_, spooled_->base_version));
+  const std::optional<RunView> view = link_->view();
+  const bool closed = !local_.window.delivered;
+  if (closed && !view->leases.empty() && view->leases[0].round == lease.round) {
+    // What follows the round comes with the next view.
+    link_->WaitForChange(view->revision, absl::Seconds(5));
+  }
+  return absl::OkStatus();
 }
 
 // Whether the update of a round that is over was in it, where no answer was
@@ -86,11 +93,9 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
       options_.port->Upload(offer, *file, link_->cancel());
   progress_.transfer_seconds +=
       absl::ToDoubleSeconds(options_.clock->Now() - begin);
-  if (absl::IsCancelled(outcome.status())) {
-    // The round moved on, or this agent is to end: the loop sees which, and
-    // asks once more what became of the update before its work is carried on.
-    return absl::OkStatus();
-  }
+  // Cancelled: the round moved on, or this agent is to end. The loop sees
+  // which, and asks once more what became of the update before its work is
+  // carried on.
   RETURN_IF_ERROR(outcome.status());
   switch (outcome->kind) {
     case UploadOutcome::Kind::kAccepted:
@@ -107,11 +112,6 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
       DILOCO_LOG(WARNING) << "the update came too late round=" << spooled.round
                           << " worker=" << options_.worker << " reason=\""
                           << outcome->reason << "\"";
-      if (const std::optional<RunView> view = link_->view();
-          view->fragments[0].version <= spooled.base_version) {
-        // The version that replaces it follows with the next view.
-        link_->WaitForChange(view->revision, absl::Seconds(5));
-      }
       break;
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@ namespace diloco {
 
 absl::StatusOr<StepResult> FakeTrainer::Step(const Batch& batch, double lr) {
   ++steps_;
+  ++steps_off_anchor_;
   const float nudge = static_cast<float>(batch.ids[0]) * 1e-3f;
   StepResult result;
   for (const TensorSpec& tensor : layout_.tensors) {
@@ -24,6 +25,7 @@ absl::StatusOr<StepResult> FakeTrainer::Step(const Batch& batch, double lr) {
       }
     }
   }
+  if (steps_ == spike_at_) local_[0] += spike_;
   result.loss /= static_cast<double>(layout_.parameters);
   result.grad_norm = 1;
   result.tokens =
@@ -48,12 +50,14 @@ absl::Status FakeTrainer::Load(uint32_t fragment,
   }
   std::copy(values.begin(), values.end(), local.begin());
   std::copy(values.begin(), values.end(), Range(fragment, anchor_).begin());
+  steps_off_anchor_ = 0;
   return absl::OkStatus();
 }
 
 absl::StatusOr<Trainer::Ticket> FakeTrainer::Take(uint32_t fragment) {
   const absl::Span<float> local = Range(fragment, local_);
   const absl::Span<float> anchor = Range(fragment, anchor_);
+  if (takes_ != nullptr) takes_->push_back(steps_off_anchor_);
   taken_.resize(local.size());
   for (size_t i = 0; i < local.size(); ++i) taken_[i] = anchor[i] - local[i];
   return Ticket{fragment};
@@ -78,6 +82,7 @@ absl::Status FakeTrainer::Merge(uint32_t fragment, const PartReader& change,
                                 static_cast<size_t>(i * kFrameElements),
                                 static_cast<size_t>(change.FrameElements(i)))));
   }
+  if (mode == MergeMode::kReplace) steps_off_anchor_ = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     anchor[i] += values[i];
     if (mode == MergeMode::kCarry) {

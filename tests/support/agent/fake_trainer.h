@@ -24,6 +24,14 @@ class FakeTrainer final : public Trainer {
 
   // From the n-th step on (1-based) the local values turn NaN after the step.
   void PoisonAtStep(uint64_t step) { poison_at_ = step; }
+  // After the n-th step one local value is moved by `amount`, once.
+  void SpikeAtStep(uint64_t step, float amount) {
+    spike_at_ = step;
+    spike_ = amount;
+  }
+  // Appends to `log` at each take how many steps the local values are away
+  // from the anchor; `log` outlives this trainer.
+  void LogTakes(std::vector<uint32_t>* log) { takes_ = log; }
   std::vector<float>& anchor() { return anchor_; }
 
   const Layout& layout() const override { return layout_; }
@@ -53,6 +61,10 @@ class FakeTrainer final : public Trainer {
   const Layout layout_;
   const float target_;
   uint64_t poison_at_ = 0;
+  uint64_t spike_at_ = 0;
+  float spike_ = 0;
+  std::vector<uint32_t>* takes_ = nullptr;
+  uint32_t steps_off_anchor_ = 0;
   uint64_t steps_ = 0;
   std::vector<float> local_, anchor_, average_, taken_;
 };

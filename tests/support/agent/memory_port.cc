@@ -287,10 +287,17 @@ absl::StatusOr<UploadOutcome> MemoryPort::UploadOnce(Coordinator& coordinator,
 absl::StatusOr<UploadOutcome> MemoryPort::Upload(const UpdateOffer& offer,
                                                  const ReadableFile& file,
                                                  const CancelFlag& cancel) {
+  {
+    MutexLock lock(&mu_);
+    if (offers_.empty() || offers_.back().digest != offer.digest ||
+        offers_.back().round != offer.round) {
+      offers_.push_back(offer);
+    }
+  }
   while (true) {
     if (cancel || shutdown_) return absl::CancelledError("not wanted any more");
     const std::shared_ptr<Coordinator> coordinator = slot_->Get();
-    if (!cut_ && coordinator != nullptr) {
+    if (!cut_ && !uploads_cut_ && coordinator != nullptr) {
       absl::StatusOr<UploadOutcome> outcome =
           UploadOnce(*coordinator, offer, file, cancel);
       const bool again = absl::IsUnavailable(outcome.status()) ||

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/mutex.h"
 #include "coordinator/runtime/coordinator.h"
@@ -31,6 +32,8 @@ class MemoryPort final : public CoordinatorPort {
 
   // Cut off: every call is UNAVAILABLE.
   void set_cut(bool cut) { cut_ = cut; }
+  // Uploads are UNAVAILABLE, all else works.
+  void set_uploads_cut(bool cut) { uploads_cut_ = cut; }
   // The next `n` upload commits lose their reply and are sent again.
   void set_lost_replies(int n) { lost_replies_ = n; }
 
@@ -50,6 +53,11 @@ class MemoryPort final : public CoordinatorPort {
                         const std::string& path,
                         const CancelFlag& cancel) override;
   void Shutdown() override { shutdown_ = true; }
+  // What was offered, in order, without immediate repeats.
+  std::vector<UpdateOffer> offers() const {
+    MutexLock lock(&mu_);
+    return offers_;
+  }
   Traffic traffic() const override { return {}; }
 
  private:
@@ -64,11 +72,13 @@ class MemoryPort final : public CoordinatorPort {
 
   CoordinatorSlot* const slot_;
   std::atomic<bool> cut_{false};
+  std::atomic<bool> uploads_cut_{false};
   std::atomic<bool> shutdown_{false};
   std::atomic<int> lost_replies_{0};
-  Mutex mu_;
+  mutable Mutex mu_;
   std::string session_ ABSL_GUARDED_BY(mu_);
   Fencing fencing_ ABSL_GUARDED_BY(mu_);
+  std::vector<UpdateOffer> offers_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace diloco

@@ -33,7 +33,7 @@ TEST_CASE("a lease is begun, stepped through and submitted") {
   LocalState local = Holding(3);
   const ViewInput view = Running(3, 4, 2);
   REQUIRE(Next(local, view) == Kind::kBegin);
-  BeginWindow(local, *view.lease);
+  BeginWindow(local, *view.lease, /*carry=*/false);
   REQUIRE(Next(local, view) == Kind::kStep);
   local.window.steps_done = local.window.steps = 1;
   REQUIRE(Next(local, view) == Kind::kStep);
@@ -59,7 +59,7 @@ TEST_CASE("C6.5 a late worker carries its steps into the next round") {
   REQUIRE(action.carry);
   FinishCatchUp(local, 4, true);
   REQUIRE(Next(local, view) == Kind::kBegin);
-  BeginWindow(local, *view.lease);
+  BeginWindow(local, *view.lease, /*carry=*/true);
   REQUIRE(local.window.steps_done == 0);
   REQUIRE(local.window.tokens == 50);
   REQUIRE(local.window.steps == 5);
@@ -89,6 +89,37 @@ TEST_CASE("a delivered window is replaced, not carried") {
   const Action action = NextAction(local, Running(4, 5, 2), LatePolicy::kCarry);
   REQUIRE(action.kind == Kind::kCatchUp);
   REQUIRE_FALSE(action.carry);
+}
+
+TEST_CASE("C6.4 a new lease on the same base starts from the anchor") {
+  // Round 4 was void.
+  const ViewInput view = Running(3, 5, 2);
+  LocalState local = Holding(3);
+  local.window = {
+      .round = 4, .base_version = 3, .steps_done = 2, .tokens = 20, .steps = 2};
+  SECTION("after a delivered or refused update") {
+    local.window.delivered = true;
+    const Action action = NextAction(local, view, LatePolicy::kCarry);
+    REQUIRE(action.kind == Kind::kBegin);
+    REQUIRE_FALSE(action.carry);
+    BeginWindow(local, *view.lease, action.carry);
+    REQUIRE(local.window == Window{.round = 5, .base_version = 3});
+  }
+  SECTION("after an unsent window under late: reject") {
+    const Action action = NextAction(local, view, LatePolicy::kReject);
+    REQUIRE(action.kind == Kind::kBegin);
+    REQUIRE_FALSE(action.carry);
+    REQUIRE(action.reason.find("2 steps are dropped") != std::string::npos);
+  }
+  SECTION("but unsent steps are carried under late: carry") {
+    const Action action = NextAction(local, view, LatePolicy::kCarry);
+    REQUIRE(action.kind == Kind::kBegin);
+    REQUIRE(action.carry);
+    BeginWindow(local, *view.lease, action.carry);
+    REQUIRE(local.window.steps == 2);
+    REQUIRE(local.window.tokens == 20);
+    REQUIRE(local.window.steps_done == 0);
+  }
 }
 
 TEST_CASE(

@@ -19,10 +19,13 @@ std::string FateOf(const Window& window, bool carry) {
 Action NextAction(const LocalState& local, const ViewInput& view,
                   LatePolicy late) {
   Action action;
-  if (!local.version.has_value()) {
+  if (!local.version.has_value() || view.damaged) {
     action.kind = Action::Kind::kPull;
     action.version = view.version;
-    action.reason = "nothing held yet";
+    action.reason = view.damaged
+                        ? absl::StrCat("the copy of version ", view.version,
+                                       " is not the one published")
+                        : "nothing held yet";
     return action;
   }
   const bool unsent = local.window.steps > 0 && !local.window.delivered;

@@ -39,6 +39,7 @@ struct ViewInput {
   enum class Phase { kWaiting, kRunning, kPaused, kFinished };
   Phase phase = Phase::kWaiting;
   uint64_t version = 0;
+  bool damaged = false;  // That version is held, with another digest.
   bool drain = false;
   struct Lease {
     uint64_t round = 0;
@@ -56,7 +57,7 @@ struct ViewInput {
 
 struct Action {
   enum class Kind {
-    kPull,      // Nothing held: download the newest version.
+    kPull,      // Nothing usable held: download the newest version.
     kCatchUp,   // Apply what leads to `version`.
     kEvaluate,  // Slice `slice` of the version held.
     kBegin,     // Start the window of the lease, from the anchor or carrying.

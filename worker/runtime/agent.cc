@@ -23,35 +23,6 @@ bool MayRetry(const absl::Status& status) {
          absl::IsAborted(status);
 }
 
-ViewInput ToInput(const RunView& view) {
-  ViewInput input;
-  switch (view.phase) {
-    case RunView::Phase::kWaiting:
-      input.phase = ViewInput::Phase::kWaiting;
-      break;
-    case RunView::Phase::kRunning:
-      input.phase = ViewInput::Phase::kRunning;
-      break;
-    case RunView::Phase::kPaused:
-      input.phase = ViewInput::Phase::kPaused;
-      break;
-    case RunView::Phase::kFinished:
-      input.phase = ViewInput::Phase::kFinished;
-      break;
-  }
-  if (!view.fragments.empty()) input.version = view.fragments[0].version;
-  input.drain = view.drain;
-  if (!view.leases.empty()) {
-    const RunView::Lease& lease = view.leases[0];
-    input.lease = ViewInput::Lease{lease.round, lease.base_version, lease.steps,
-                                   lease.delivered};
-  }
-  for (const RunView::Eval& eval : view.evals) {
-    input.evals.push_back({eval.version, eval.slice});
-  }
-  return input;
-}
-
 }  // namespace
 
 Agent::Agent(AgentOptions options)
@@ -121,6 +92,39 @@ void Agent::Report(const std::string& state) {
   link_->SetProgress(progress_);
 }
 
+ViewInput Agent::ToInput(const RunView& view) const {
+  ViewInput input;
+  switch (view.phase) {
+    case RunView::Phase::kWaiting:
+      input.phase = ViewInput::Phase::kWaiting;
+      break;
+    case RunView::Phase::kRunning:
+      input.phase = ViewInput::Phase::kRunning;
+      break;
+    case RunView::Phase::kPaused:
+      input.phase = ViewInput::Phase::kPaused;
+      break;
+    case RunView::Phase::kFinished:
+      input.phase = ViewInput::Phase::kFinished;
+      break;
+  }
+  if (!view.fragments.empty()) {
+    input.version = view.fragments[0].version;
+    input.damaged = local_.version == input.version &&
+                    held_digest_ != view.fragments[0].digest;
+  }
+  input.drain = view.drain;
+  if (!view.leases.empty()) {
+    const RunView::Lease& lease = view.leases[0];
+    input.lease = ViewInput::Lease{lease.round, lease.base_version, lease.steps,
+                                   lease.delivered};
+  }
+  for (const RunView::Eval& eval : view.evals) {
+    input.evals.push_back({eval.version, eval.slice});
+  }
+  return input;
+}
+
 absl::Status Agent::Loop() {
   using Kind = Action::Kind;
   while (true) {
@@ -152,6 +156,7 @@ absl::Status Agent::Loop() {
     absl::Status status;
     switch (action.kind) {
       case Kind::kPull:
+        if (local_.version.has_value()) Alarm(action.version, action.reason);
         Report("downloading");
         status = Pull(action.version);
         break;

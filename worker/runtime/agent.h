@@ -89,12 +89,16 @@ class Agent {
   absl::Status Pull(uint64_t version);
   absl::Status CatchUp(uint64_t version, bool carry);
   absl::Status ApplyFiles(const std::vector<RemoteFile>& files, bool carry);
+  // This copy of theta is not what everybody else holds: forgets it, and says
+  // so here and at the coordinator.
+  void Alarm(uint64_t version, const std::string& why);
   absl::Status EvaluateSlice(const RunView& view, uint32_t slice);
   absl::StatusOr<std::string> Fetch(const Digest& digest, uint64_t bytes,
                                     const std::string& name);
 
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();
+  ViewInput ToInput(const RunView& view) const;
   // Starts the window of a lease; without `carry` from the anchor.
   absl::Status Begin(const RunView::Lease& lease, bool carry);
   absl::Status TrainStep(const RunView::Lease& lease);

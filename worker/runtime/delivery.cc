@@ -16,7 +16,7 @@ absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
   spooled.file = "update.part";
   spooled.round = lease.round;
   spooled.base_version = lease.base_version;
-  spooled.base_digest = lease.base_digest;
+  spooled.base_digest = *held_digest_;
   spooled.codec = joined_.settings.codec_up;
   spooled.tokens = window.tokens;
   spooled.steps = window.steps;

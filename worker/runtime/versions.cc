@@ -82,29 +82,32 @@ absl::Status Agent::CatchUp(uint64_t version, bool carry) {
   ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
                    options_.port->Resolve(0, *local_.version));
   const absl::Status applied = ApplyFiles(files, carry);
-  if (absl::IsDataLoss(applied)) {
-    // The copy in memory, or what came over the wire, is not what everybody
-    // else holds: say so, where the operator sees it too, and start over.
-    metrics_.digest_mismatches->Increment();
-    DILOCO_LOG(ERROR)
-        << "this copy of theta is damaged and is downloaded afresh"
-        << " worker=" << options_.worker << " version=" << version
-        << " error=\"" << applied.message() << "\"";
-    Report("repairing");
-    ProgressReport alarm = progress_;
-    alarm.version = version;
-    alarm.digest = held_digest_;
-    link_->SetProgress(alarm);
-    link_->BeatNow();
-    local_.version.reset();
-    local_.window = Window{};
-    RETURN_IF_ERROR(Pull(version));
-  } else {
-    RETURN_IF_ERROR(applied);
-  }
   spooled_.reset();
+  if (absl::IsDataLoss(applied)) {
+    // The copy in memory, or what came over the wire, is damaged; the loop
+    // pulls it afresh.
+    Alarm(version, std::string(applied.message()));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(applied);
   if (options_.after_apply) options_.after_apply(*local_.version, *trainer_);
   return absl::OkStatus();
+}
+
+void Agent::Alarm(uint64_t version, const std::string& why) {
+  metrics_.digest_mismatches->Increment();
+  DILOCO_LOG(ERROR) << "this copy of theta is damaged and is downloaded afresh"
+                    << " worker=" << options_.worker << " version=" << version
+                    << " error=\"" << why << "\"";
+  Report("repairing");
+  ProgressReport alarm = progress_;
+  alarm.version = version;
+  alarm.digest = held_digest_;
+  link_->SetProgress(alarm);
+  link_->BeatNow();
+  local_.version.reset();
+  local_.window = Window{};
+  spooled_.reset();
 }
 
 absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {

@@ -136,6 +136,15 @@ struct Fixture {
     return out;
   }
 
+  void Admin(Event event) {
+    std::atomic<bool> ready{false};
+    slot.Get()->Admin(std::move(event), [&](const absl::Status& status) {
+      CHECK(status.ok());
+      ready = true;
+    });
+    while (!ready) std::this_thread::yield();
+  }
+
   // Updates that the coordinator judged with this result.
   bool UpdatesAre(const std::string& result, int count) {
     return metrics.Text().find(

@@ -97,6 +97,49 @@ TEST_CASE("a flipped bit in a copy of theta is named and mended") {
   REQUIRE(fixture.Status().fragments[0].version == 6);
 }
 
+TEST_CASE("C6.5 a copy of another base is dropped before it is trained on") {
+  Fixture fixture(1);
+  fixture.settings.train.tokens *= 50;
+  fixture.policy.train_tokens *= 50;
+  fixture.StartCoordinator();
+  {
+    Worker worker(fixture, 0);
+    worker.Start();
+    fixture.Await([&] { return fixture.Status().fragments[0].version >= 2; });
+    fixture.Admin(PauseEvent{true, "test"});
+    fixture.Await(
+        [&] { return fixture.Status().fragments[0].open_round == 0; });
+    worker.stop = true;
+    worker.Join();
+  }
+  // Its checkpoint is of the right version with other values in it.
+  CheckpointStore store(FileSystem::Posix(), fixture.dir.Sub("worker-0"));
+  absl::StatusOr<std::optional<Checkpoint>> checkpoint = store.LoadNewest();
+  REQUIRE(checkpoint.ok());
+  for (NamedBuffer& buffer : (*checkpoint)->buffers) {
+    if (buffer.first == "anchor") buffer.second[3] += 0.5f;
+  }
+  REQUIRE(store.Write((*checkpoint)->header, (*checkpoint)->buffers).ok());
+  Worker again(fixture, 0);
+  again.Start();
+  // While no round is open.
+  fixture.Await([&] {
+    return again.metrics.Text().find(
+               "diloco_worker_digest_mismatches_total 1") != std::string::npos;
+  });
+  REQUIRE(again.port.offers().empty());
+  const uint64_t version = fixture.Status().fragments[0].version;
+  fixture.Admin(PauseEvent{false, ""});
+  fixture.Await(
+      [&] { return fixture.Status().fragments[0].version > version + 1; });
+  fixture.Admin(StopEvent{});
+  again.Join();
+  INFO(again.status.ToString());
+  REQUIRE(again.status.ok());
+  REQUIRE(again.metrics.Text().find(
+              "diloco_worker_digest_mismatches_total 1") != std::string::npos);
+}
+
 TEST_CASE("C6.6 an update with NaN is refused and the run goes on") {
   Fixture fixture(2);
   fixture.policy.deadline = absl::Seconds(60);

@@ -29,6 +29,16 @@ TEST_CASE("a worker without theta pulls it first") {
   REQUIRE(Next(LocalState{}, Running(3, 4, 10)) == Kind::kPull);
 }
 
+TEST_CASE("a worker whose copy has another digest pulls afresh") {
+  LocalState local = Holding(3);
+  ViewInput view = Running(3, 4, 10);
+  view.damaged = true;
+  REQUIRE(Next(local, view) == Kind::kPull);
+  local.window = {
+      .round = 4, .base_version = 3, .steps_done = 2, .tokens = 20, .steps = 2};
+  REQUIRE(Next(local, view) == Kind::kPull);
+}
+
 TEST_CASE("a lease is begun, stepped through and submitted") {
   LocalState local = Holding(3);
   const ViewInput view = Running(3, 4, 2);

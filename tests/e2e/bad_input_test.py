@@ -7,24 +7,15 @@ import random
 import shutil
 import socket
 import struct
-import subprocess
 import unittest
 
+import bad_input
 import harness
 
 LONG = 100000  # More rounds than any of these tests waits for.
 
 
-class BadInput(unittest.TestCase):
-
-    def assert_error(self, process, code, *words):
-        """Ended with `code`; its last line, the only error, has `words`."""
-        self.assertEqual(process.wait(), code, process.log())
-        lines = process.log().strip().splitlines()
-        for word in words:
-            self.assertIn(word, lines[-1])
-        errors = [line for line in lines if " error " in line]
-        self.assertLessEqual(len(errors), 1, errors)
+class BadInputTest(bad_input.BadInput):
 
     # --- Configuration. ---
 
@@ -60,6 +51,26 @@ class BadInput(unittest.TestCase):
                 cluster.settings["model"] = {"from": model}
                 coordinator = cluster.start_coordinator(ready=False)
                 self.assert_error(coordinator, 1, model, *words)
+
+    def test_truncated_model_file_is_refused_with_both_sizes(self):
+        with harness.Cluster() as cluster:
+            model = cluster.path("model")
+            self.write_model(model, {})
+            path = os.path.join(model, "model.safetensors")
+            with open(path, "rb") as file:
+                header = 8 + struct.unpack("<Q", file.read(8))[0]
+            size = os.path.getsize(path)
+            os.truncate(path, size - 4096)
+            cluster.settings["model"] = {"from": model}
+            self.assert_error(cluster.start_coordinator(ready=False), 1, path,
+                              str(size - header), str(size - header - 4096))
+            # Cut inside the header.
+            os.truncate(path, 100)
+            self.assert_error(cluster.start_coordinator(ready=False), 1, path,
+                              str(header - 8), "100")
+            os.remove(path)
+            self.assert_error(cluster.start_coordinator(ready=False), 1, model,
+                              "model.safetensors")
 
     def write_model(self, directory, change):
         """A model of 2 layers, all zeros; `change` is laid over the entry of
@@ -245,43 +256,45 @@ class BadInput(unittest.TestCase):
             cluster.start_coordinator()
             cluster.finish()
 
+    def test_unreachable_coordinator_ends_the_worker_when_its_patience_does(
+            self):
+        with harness.Cluster() as cluster:
+            worker = cluster.start_worker(0, change={"connect_timeout": "1s"})
+            self.assert_error(worker, 75, f"127.0.0.1:{cluster.port}")
+
     @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk needs root")
     def test_C7_1_full_disk_holds_the_run_and_loses_nothing(self):
         rounds = 12
         undisturbed = harness.undisturbed_digest(rounds=rounds)
-        with harness.Cluster(rounds=rounds) as cluster:
-            disk = cluster.path("disk")
-            os.mkdir(disk)
-            mounted = harness.run(["mount", "-t", "tmpfs", "-o", "size=4m",
-                                   "tmpfs", disk])
-            if mounted.returncode != 0:
-                self.skipTest("cannot mount a tmpfs: " + mounted.stderr)
-            try:
-                cluster.settings["state"]["dir"] = os.path.join(disk, "state")
-                cluster.start_all()
-                cluster.wait_version(3)
-                ballast = os.path.join(disk, "ballast")
-                subprocess.run(["dd", "if=/dev/zero", f"of={ballast}",
-                                "bs=4k"], stderr=subprocess.DEVNULL,
-                               check=False)
-                status = cluster.wait(
-                    lambda: (lambda status: status and
-                             "No space left" in
-                             status.get("not_ready_reason", "") and status)(
-                                 cluster.try_status()),
-                    "the coordinator reports the full disk")
-                self.assertFalse(status.get("ready", False))
-                alarms = [line for line in
-                          cluster.coordinator.log().splitlines()
-                          if " error " in line]
-                self.assertTrue(alarms)
-                self.assertIn("No space left", alarms[0])
-                self.assertIn(disk, alarms[0])
-                os.remove(ballast)
-                self.assertEqual(cluster.finish(), undisturbed)
-            finally:
-                cluster.coordinator.kill()
-                harness.run(["umount", disk])
+        with harness.Cluster(rounds=rounds) as cluster, \
+                harness.SmallDisk(cluster.path("disk"), "4m") as disk:
+            http = f"127.0.0.1:{harness.free_port()}"
+            cluster.settings["listen"]["metrics"] = http
+            cluster.settings["state"]["dir"] = os.path.join(disk.path, "state")
+            cluster.start_all()
+            cluster.wait_version(3)
+            self.assertEqual(harness.get(f"http://{http}/readyz")[0], 200)
+            disk.fill()
+            status = cluster.wait(
+                lambda: (lambda status: status and
+                         "No space left" in
+                         status.get("not_ready_reason", "") and status)(
+                             cluster.try_status()),
+                "the coordinator reports the full disk")
+            self.assertFalse(status.get("ready", False))
+            code, reason = harness.get(f"http://{http}/readyz")
+            self.assertEqual(code, 503)
+            self.assertIn("No space left", reason)
+            self.assertEqual(harness.get(f"http://{http}/livez")[0], 200)
+            alarms = [line for line in
+                      cluster.coordinator.log().splitlines()
+                      if " error " in line]
+            self.assertTrue(alarms)
+            self.assertIn("No space left", alarms[0])
+            self.assertIn(disk.path, alarms[0])
+            disk.empty()
+            self.assertEqual(cluster.finish(), undisturbed)
+            self.assertEqual(harness.get(f"http://{http}/readyz")[0], 200)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ class Deadline(unittest.TestCase):
                          "round 2 is open", pause=0.01)
             cluster.workers[2].kill()
             cluster.wait_log(cluster.coordinator, "round 2 closed")
-            back_after = self.open_round(cluster)
             folded = self.rounds_of(cluster, "worker-2")
-            cluster.start_worker(2)
+            worker = cluster.start_worker(2)
+            cluster.wait_log(worker, "joined run=")
+            joined_in = self.open_round(cluster)
             cluster.wait(lambda: self.rounds_of(cluster, "worker-2") > folded,
                          "worker-2 is in a fold again")
             cluster.ctl("stop")
@@ -35,10 +36,24 @@ class Deadline(unittest.TestCase):
             self.assertEqual(second["missing"], ["worker-2"])
             self.assertIn("deadline", second["reason"])
             self.assertIn("worker-2 (silent for", second["reason"])
-            self.assertTrue(
-                any("worker-2" in self.members(record)
-                    for number, record in closed.items()
-                    if number > back_after))
+            # The divisor is the two accepted updates', and nothing else grew.
+            window = 100 * harness.BATCH_TOKENS
+            self.assertEqual(
+                [(int(member["tokens"]), int(member["weight"]))
+                 for member in second["members"]], [(window, window)] * 2)
+            folded = {int(record["version_published"]["round"]):
+                      int(record["version_published"]["folded_tokens"])
+                      for record in records if "version_published" in record}
+            self.assertEqual(folded[1], 3 * window)
+            self.assertEqual(folded[2], folded[1] + 2 * window)
+            # A member of the first round that opened after it was back.
+            leased = {int(record["round_opened"]["round"]):
+                      [lease["worker"]
+                       for lease in record["round_opened"]["leases"]]
+                      for record in records if "round_opened" in record}
+            first = min(number for number in leased if number > joined_in)
+            self.assertIn("worker-2", leased[first], (joined_in, leased))
+            self.assertIn("worker-2", self.members(closed[first]))
 
     @staticmethod
     def rounds_of(cluster, name):

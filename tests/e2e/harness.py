@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("DILOCO_BIN", os.path.join(ROOT, "build", "release", "bin"))
@@ -67,9 +69,46 @@ def data_dir():
     return _data_dir
 
 
+def get(url):
+    """Status code and text of a page."""
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 def one_line(text):
     """Whether a program said what it had to say in one line."""
     return len(text.strip().splitlines()) == 1
+
+
+class SmallDisk:
+    """A file system of a few megabytes at `path`; a test is skipped where none
+    can be mounted. Unmounted lazily: what runs on it may still be there."""
+
+    def __init__(self, path, size):
+        self.path = path
+        self._size = size
+        self._ballast = os.path.join(path, "ballast")
+
+    def __enter__(self):
+        os.mkdir(self.path)
+        done = run(["mount", "-t", "tmpfs", "-o", f"size={self._size}",
+                    "tmpfs", self.path])
+        if done.returncode != 0:
+            raise unittest.SkipTest("cannot mount a tmpfs: " + done.stderr)
+        return self
+
+    def __exit__(self, *_):
+        run(["umount", "--lazy", self.path])
+
+    def fill(self):
+        """Leaves not a byte free."""
+        run(["dd", "if=/dev/zero", f"of={self._ballast}", "bs=4k"])
+
+    def empty(self):
+        os.remove(self._ballast)
 
 
 class Process:
@@ -185,7 +224,7 @@ class Cluster:
                 out.write(f"{key}: {yaml(value)}\n")
         return self.path(name)
 
-    def _start(self, command, name, env=None):
+    def start_program(self, command, name, env=None):
         log = self.path(f"{len(self._started):02}-{name}.log")
         process = Process(command, log, env)
         self._started.append(process)
@@ -207,7 +246,7 @@ class Cluster:
 
     def start_coordinator(self, ready=True):
         """Starts it; with `ready`, returns when it answers."""
-        self.coordinator = self._start(
+        self.coordinator = self.start_program(
             [COORDINATOR, "--config", self.write_run_file()],
             "coordinator")
         if ready:
@@ -216,7 +255,7 @@ class Cluster:
         return self.coordinator
 
     def start_worker(self, number, env=None, flags=(), change=None):
-        self.workers[number] = self._start(
+        self.workers[number] = self.start_program(
             [WORKER, "run", "--config",
              self.write_worker_file(number, change), *flags],
             f"worker-{number}", env)

@@ -90,6 +90,43 @@ class Operator(unittest.TestCase):
             self.assertEqual(len(published), 3)
             self.assertEqual(published[-1]["digest"], digest)
 
+    def test_report_sums_up_what_the_journal_says(self):
+        with harness.Cluster(rounds=3) as cluster:
+            cluster.start_all()
+            cluster.finish()
+            report = json.loads(self.ok(cluster, "report", "--json"))
+            tokens = 3 * harness.INTERVAL * harness.BATCH_TOKENS * 2
+            self.assertEqual(report["run"], "genesis")
+            self.assertEqual(report["workers"], 2)
+            self.assertEqual(report["folded_tokens"], tokens)
+            self.assertEqual(report["inner_steps"], 3 * harness.INTERVAL * 2)
+            # fp16 up: two bytes a parameter, worker and round, and a little
+            # for the headers; synchronous: 2 (k - 1) / k x 4 bytes a step.
+            payload = 2 * report["parameters"] * 3 * 2
+            self.assertTrue(payload < report["bytes_sent"] < 1.2 * payload,
+                            report)
+            synchronous = 4 * report["parameters"] * report["inner_steps"]
+            self.assertEqual(report["synchronous_bytes_sent"], synchronous)
+            self.assertAlmostEqual(report["ratio_sent"],
+                                   synchronous / report["bytes_sent"])
+            self.assertAlmostEqual(
+                report["ratio_total"], 2 * synchronous
+                / (report["bytes_sent"] + report["bytes_received"]))
+            self.assertTrue(0 < report["utilisation"] <= 1, report)
+            text = self.ok(cluster, "report")
+            for line in ("fewer bytes", "utilisation", "synchronous"):
+                self.assertIn(line, text)
+
+    def test_version_is_that_of_the_program_and_of_the_coordinator(self):
+        with harness.Cluster() as cluster:
+            cluster.start_coordinator()
+            version = json.loads(self.ok(cluster, "version", "--json"))
+            own = harness.run([harness.COORDINATOR, "--version"])
+            self.assertEqual(own.returncode, 0)
+            for text in (version["dilococtl"], version["coordinator"]):
+                self.assertIn(text, own.stdout)
+            self.assertIn(version["dilococtl"], self.ok(cluster, "version"))
+
     def test_wrong_address_is_temporary_and_names_the_address(self):
         address = f"127.0.0.1:{harness.free_port()}"
         done = harness.run([harness.CTL, "--coordinator", address, "status"])

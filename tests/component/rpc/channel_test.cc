@@ -133,7 +133,8 @@ TEST_CASE("a port is free again after the shutdown") {
 }
 
 // The seconds-long form of C5.3; the limits of both sides are compared by a
-// static_assert in keepalive.h. Run by name: real pings come every 30 s.
+// static_assert in keepalive.h. Run by the test
+// component_rpc_long: real pings come every 30 s.
 TEST_CASE("C5.3 an idle connection lives through its pings", "[.long]") {
   Served served;
   DelayingProxy proxy(served.server->port());

@@ -9,6 +9,7 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "common/io/crc32c.h"
+#include "common/rpc/chunk_stream.h"
 #include "common/rpc/message_codec.h"
 #include "common/rpc/status_codec.h"
 
@@ -119,11 +120,9 @@ class Uploader {
   // Streams from `offset` to the end of the file.
   absl::Status Send(uint64_t offset) {
     grpc::ClientContext context;
-    v1::WriteResponse response;
     TransferWatch watch(&context, options_.progress_limit, options_.clock,
                         cancel_);
-    std::unique_ptr<grpc::ClientWriterInterface<v1::WriteChunk>> writer =
-        stub_->Write(&context, &response);
+    ChunkStream stream(stub_, &context);
     v1::WriteChunk chunk;
     const Fencing asked = Identify(&chunk);
     *chunk.mutable_key() = key_;
@@ -139,7 +138,7 @@ class Uploader {
       chunk.set_offset(offset);
       chunk.set_crc32c(Crc32c(*data));
       const Instant start = options_.clock->Now();
-      if (!writer->Write(chunk)) break;
+      if (!stream.Send(chunk)) break;
       Count(WireBytes(chunk), 0);
       watch.Progress();
       offset += data->size();
@@ -149,8 +148,7 @@ class Uploader {
       chunk.clear_key();
     }
     if (!read_status.ok()) context.TryCancel();
-    writer->WritesDone();
-    const absl::Status status = FromGrpcStatus(writer->Finish());
+    const absl::Status status = stream.Finish();
     if (!read_status.ok()) return Permanent(read_status);
     if (watch.stalled()) {
       return absl::DeadlineExceededError(absl::StrCat(
@@ -158,8 +156,8 @@ class Uploader {
           " at ", offset, " of ", value_.bytes(), " bytes"));
     }
     if (!status.ok()) return status;
-    Count(0, WireBytes(response));
-    return Observe(asked, response.fencing());
+    Count(0, WireBytes(stream.response()));
+    return Observe(asked, stream.response().fencing());
   }
 
   // Asks until the other side has verified.

@@ -13,29 +13,30 @@
 namespace diloco {
 namespace {
 
-// Reactions only hand over to the executor; exactly one of a pending read and a
-// task of this stream exists at any time until the call has finished.
+// Reactions only hand over to the executor. There are two chunks: the disk
+// works on one while the next one comes in.
 class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
                         public StoppableCall {
  public:
   static WriteCall* Start(const ServiceContext& context,
                           v1::WriteResponse* response) {
     std::shared_ptr<WriteCall> call(new WriteCall(context, response));
-    call->self_ = call;
     context.tracker->Add(call);
-    call->ReadNext();
+    MutexLock lock(&call->mu_);
+    call->self_ = call;
+    call->ReadLocked();
     return call.get();
   }
 
   void OnReadDone(bool ok) override {
-    // The reference keeps this alive while the task waits, should the call end.
-    const absl::Status queued =
-        context_.disk->Run([call = self(), ok] { call->OnTask(ok); });
-    if (!queued.ok()) FinishOnce(queued);
+    MutexLock lock(&mu_);
+    reading_ = false;
+    (ok ? full_ : at_end_) = true;
+    WorkLocked();
   }
 
   void OnCancel() override {
-    FinishOnce(absl::CancelledError("the sender went away"));
+    Stop(absl::CancelledError("the sender went away"));
   }
 
   void OnDone() override {
@@ -49,80 +50,100 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
     context_.tracker->Done(this, "Write", code);
   }
 
-  void Stop(const absl::Status& status) override { FinishOnce(status); }
+  void Stop(const absl::Status& status) override {
+    MutexLock lock(&mu_);
+    FinishLocked(status);
+  }
 
  private:
   WriteCall(const ServiceContext& context, v1::WriteResponse* response)
       : context_(context), response_(response) {}
 
-  std::shared_ptr<WriteCall> self() {
-    MutexLock lock(&mu_);
-    return self_;
+  void ReadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (finished_ || reading_ || full_ || at_end_) return;
+    reading_ = true;
+    StartRead(&chunks_[read_index_]);
   }
 
-  void ReadNext() {
-    MutexLock lock(&mu_);
-    if (!finished_) StartRead(&chunk_);
+  // Hands the chunk that has come, or the end, to the executor.
+  void WorkLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (finished_ || working_ || !(full_ || at_end_)) return;
+    const v1::WriteChunk* const chunk = full_ ? &chunks_[read_index_] : nullptr;
+    if (full_) {
+      full_ = false;
+      read_index_ = 1 - read_index_;
+      ReadLocked();
+    }
+    working_ = true;
+    // The reference keeps this alive while the task waits, should the call end.
+    const absl::Status queued =
+        context_.disk->Run([call = self_, chunk] { call->OnTask(chunk); });
+    if (!queued.ok()) FinishLocked(queued);
   }
 
-  void FinishOnce(const absl::Status& status) {
-    MutexLock lock(&mu_);
+  void FinishLocked(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (finished_) return;
     finished_ = true;
     code_ = status.code();
-    if (status.ok()) {
-      EncodeFencing(context_.coordinator->fencing(),
-                    response_->mutable_fencing());
-      response_->set_committed(upload_->offset());
-    }
     Finish(ToGrpcStatus(status));
   }
 
-  // On the executor.
-  void OnTask(bool has_chunk) {
+  // On the executor, one at a time. `chunk` is null at the end of the stream.
+  void OnTask(const v1::WriteChunk* chunk) {
     {
       MutexLock lock(&mu_);
       if (finished_) return;
     }
-    if (!has_chunk) {
-      FinishOnce(upload_ != nullptr
-                     ? absl::OkStatus()
-                     : absl::InvalidArgumentError("Write without a chunk"));
-      return;
-    }
-    const absl::Status status = Take();
-    if (status.ok()) {
-      ReadNext();
+    const absl::Status status = chunk != nullptr ? Take(*chunk) : End();
+    MutexLock lock(&mu_);
+    working_ = false;
+    if (status.ok() && chunk != nullptr) {
+      WorkLocked();
     } else {
-      FinishOnce(status);
+      FinishLocked(status);
     }
   }
 
-  absl::Status Take() {
-    if (upload_ == nullptr) RETURN_IF_ERROR(Open());
-    const std::string& data = chunk_.data();
-    if (data.size() > kMaxChunkBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("chunk at offset ", chunk_.offset(), " has ",
-                       data.size(), " bytes, the limit is ", kMaxChunkBytes));
+  absl::Status End() {
+    if (upload_ == nullptr) {
+      return absl::InvalidArgumentError("Write without a chunk");
     }
-    const uint32_t crc = Crc32c(data);
-    if (crc != chunk_.crc32c()) {
-      return absl::DataLossError(absl::StrCat(
-          "chunk at offset ", chunk_.offset(), " arrived with CRC-32C ", crc,
-          " instead of ", chunk_.crc32c(), "; send it again"));
-    }
-    RETURN_IF_ERROR(upload_->Write(chunk_.offset(), data));
-    context_.coordinator->CountBulkBytes(session_, WireBytes(chunk_), 0);
+    const uint64_t committed = upload_->offset();
+    MutexLock lock(&mu_);
+    // A call that was stopped meanwhile may have no response any more.
+    if (finished_) return absl::OkStatus();
+    EncodeFencing(context_.coordinator->fencing(),
+                  response_->mutable_fencing());
+    response_->set_committed(committed);
     return absl::OkStatus();
   }
 
-  absl::Status Open() {
+  absl::Status Take(const v1::WriteChunk& chunk) {
+    if (upload_ == nullptr) RETURN_IF_ERROR(Open(chunk));
+    const std::string& data = chunk.data();
+    if (data.size() > kMaxChunkBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk at offset ", chunk.offset(), " has ", data.size(),
+                       " bytes, the limit is ", kMaxChunkBytes));
+    }
+    const uint32_t crc = Crc32c(data);
+    if (crc != chunk.crc32c()) {
+      return absl::DataLossError(absl::StrCat(
+          "chunk at offset ", chunk.offset(), " arrived with CRC-32C ", crc,
+          " instead of ", chunk.crc32c(), "; send it again"));
+    }
+    RETURN_IF_ERROR(upload_->Write(chunk.offset(), data));
+    context_.coordinator->CountBulkBytes(session_, WireBytes(chunk), 0);
+    return absl::OkStatus();
+  }
+
+  absl::Status Open(const v1::WriteChunk& chunk) {
     Coordinator* const coordinator = context_.coordinator;
-    const v1::UpdateKey& key = chunk_.key();
+    const v1::UpdateKey& key = chunk.key();
     RETURN_IF_ERROR(CheckRun(key.run(), *coordinator));
-    ASSIGN_OR_RETURN(const Fencing fencing, DecodeFencing(chunk_.fencing()));
-    session_ = chunk_.session();
+    ASSIGN_OR_RETURN(const Fencing fencing, DecodeFencing(chunk.fencing()));
+    session_ = chunk.session();
     ASSIGN_OR_RETURN(upload_,
                      coordinator->OpenUpload(session_, fencing, key.fragment(),
                                              key.round()));
@@ -131,13 +152,19 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
 
   const ServiceContext context_;
   v1::WriteResponse* const response_;
-  // Owned by the pending read or by the task.
-  v1::WriteChunk chunk_;
+  // One is owned by the pending read or waits, the other by the task.
+  v1::WriteChunk chunks_[2];
+  // Owned by the task.
   std::string session_;
   std::shared_ptr<Coordinator::Upload> upload_;
 
   Mutex mu_;
   std::shared_ptr<WriteCall> self_ ABSL_GUARDED_BY(mu_);
+  int read_index_ ABSL_GUARDED_BY(mu_) = 0;
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;
+  bool full_ ABSL_GUARDED_BY(mu_) = false;    // chunks_[read_index_] has come.
+  bool at_end_ ABSL_GUARDED_BY(mu_) = false;  // None will come any more.
+  bool working_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   absl::StatusCode code_ ABSL_GUARDED_BY(mu_) = absl::StatusCode::kOk;
 };

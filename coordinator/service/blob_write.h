@@ -1,6 +1,6 @@
-// The server half of an upload: one reactor per Write stream. At most one chunk
-// is in memory per stream; the next one is read once the disk took the last,
-// so that a slow disk slows the sender down.
+// The server half of an upload: one reactor per Write stream. At most two
+// chunks are in memory per stream; no third one is read before the disk took
+// the first, so that a slow disk slows the sender down.
 #ifndef COORDINATOR_SERVICE_BLOB_WRITE_H_
 #define COORDINATOR_SERVICE_BLOB_WRITE_H_
 

@@ -1,5 +1,6 @@
 """SIGTERM: every daemon ends with exit code 0, nothing is lost, and the run
 goes on where it was."""
+import signal
 import unittest
 
 import harness
@@ -36,6 +37,55 @@ class Stop(unittest.TestCase):
             cluster.wait_version(version + 3)
             cluster.start_worker(1)
             cluster.finish()
+
+    def test_C5_4_coordinator_ends_though_a_worker_is_frozen_or_asked_twice(
+            self):
+        undisturbed = harness.undisturbed_digest(rounds=ROUNDS)
+        with harness.Cluster(rounds=ROUNDS) as cluster:
+            cluster.start_all()
+            cluster.wait_version(3)
+            # It holds a long poll, or half an upload, and does not answer.
+            cluster.workers[1].signal(signal.SIGSTOP)
+            cluster.coordinator.signal(signal.SIGTERM)
+            # Ten seconds of grace, and a busy machine.
+            self.assertEqual(cluster.coordinator.wait(30), 0)
+            cluster.workers[1].signal(signal.SIGCONT)
+            cluster.start_coordinator()
+            version = int(cluster.status()["rounds"][0]["version"])
+            cluster.wait_version(version + 2)
+            # Twice while it is frozen: both are there when it wakes up.
+            cluster.coordinator.signal(signal.SIGSTOP)
+            cluster.coordinator.signal(signal.SIGTERM)
+            cluster.coordinator.signal(signal.SIGINT)
+            cluster.coordinator.signal(signal.SIGCONT)
+            self.assertIn(cluster.coordinator.wait(30),
+                          (128 + signal.SIGTERM, 128 + signal.SIGINT))
+            cluster.start_coordinator()
+            self.assertEqual(cluster.finish(), undisturbed)
+
+    def test_C5_4_coordinator_stopped_during_a_fold_folds_to_the_same_theta(
+            self):
+        # Two million parameters, nearly all of them rows that the data does
+        # not use: a fold that takes a while, from windows that do not.
+        change = {"model": {"vocab": 65536}, "sync": {"interval": 1},
+                  "train": {"tokens": 8 * harness.BATCH_TOKENS},
+                  "state": {"image_every": 1}}
+        undisturbed = harness.undisturbed_digest(workers=1, change=change)
+        with harness.Cluster(workers=1, change=change) as cluster:
+            cluster.start_all()
+            hits = 0
+            for number in range(2, 6):
+                closed = f"round {number} closed"
+                cluster.wait(lambda: closed in cluster.coordinator.log(),
+                             closed, pause=0.002)
+                self.assertEqual(cluster.coordinator.terminate(), 0)
+                # What was asked before the next round opened, was asked
+                # before this one was published.
+                before = cluster.coordinator.log().split("stopping")[0]
+                hits += f"round {number + 1} opened" not in before
+                cluster.start_coordinator()
+            self.assertGreater(hits, 0)
+            self.assertEqual(cluster.finish(), undisturbed)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-// CRC-32C by SSE 4.2 where the CPU has it, by tables elsewhere. A single
-// stream of the crc32 instruction waits for its own result, so long inputs are
-// cut into three lanes whose checksums are combined with a small table.
+// CRC-32C by the widest instructions that the CPU has, by tables without any. A
+// single stream of the crc32 instruction waits for its own result, so long
+// inputs are cut into three lanes whose checksums are combined with a small
+// table.
 #include "common/io/crc32c.h"
 
 #include <array>
 #include <cstddef>
 #include <cstring>
+
+#include "common/io/crc32c_wide.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -139,6 +142,11 @@ __attribute__((target("sse4.2"))) uint32_t ExtendBySse42(
 
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view bytes) {
   static const bool has_sse42 = __builtin_cpu_supports("sse4.2");
+  if (bytes.size() >= kWideCrcBytes && HasWideCrc32c()) {
+    const size_t whole = bytes.size() - bytes.size() % kWideCrcBytes;
+    crc = ExtendCrc32cWide(crc, bytes.substr(0, whole));
+    bytes.remove_prefix(whole);
+  }
   return has_sse42 ? ExtendBySse42(crc, bytes)
                    : crc32c_internal::ExtendByTable(crc, bytes);
 }

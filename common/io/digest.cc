@@ -1,4 +1,4 @@
-// SHA-256 by OpenSSL, and pairs of whole blocks by Sha256Pair where the CPU
+// SHA-256 by OpenSSL, and runs of whole blocks by Sha256Lanes where the CPU
 // can.
 #include "common/io/digest.h"
 

@@ -1,6 +1,7 @@
 // CRC-32C and digests against published vectors, and the ways of computing
 // them against each other.
 #include "common/io/crc32c.h"
+#include "common/io/crc32c_wide.h"
 #include "common/io/digest.h"
 #include "common/io/sha256_lanes.h"
 #include "tests/support/catch.h"
@@ -54,6 +55,27 @@ TEST_CASE("CRC-32C of long inputs is the same on both paths and in pieces") {
     const uint32_t first = Crc32c(absl::string_view(bytes).substr(0, cut));
     CHECK(ExtendCrc32c(first, absl::string_view(bytes).substr(cut)) ==
           Crc32c(bytes));
+  }
+}
+
+TEST_CASE("CRC-32C by wide multiplication is that of the tables") {
+  if (!HasWideCrc32c()) {
+    WARN("skipped: this CPU has no 512-bit carry-less multiplication");
+    return;
+  }
+  const std::string bytes = Bytes(70000);
+  for (size_t blocks : {1, 2, 3, 4, 5, 17, 256}) {
+    for (size_t begin : {0, 1, 63}) {
+      const absl::string_view part =
+          absl::string_view(bytes).substr(begin, blocks * kWideCrcBytes);
+      CHECK(ExtendCrc32cWide(0x12345678, part) ==
+            crc32c_internal::ExtendByTable(0x12345678, part));
+    }
+  }
+  for (size_t bit = 0; bit < 8 * 2 * kWideCrcBytes; ++bit) {
+    std::string one(2 * kWideCrcBytes, '\0');
+    one[bit / 8] = static_cast<char>(1 << bit % 8);
+    REQUIRE(ExtendCrc32cWide(0, one) == crc32c_internal::ExtendByTable(0, one));
   }
 }
 

@@ -79,6 +79,8 @@ void PartWriter::AddToDigest(absl::string_view bytes) {
     if (run_.size() == kDigestRunBytes) {
       rest_.Update(run_);
       run_.clear();
+      // So that a sync at the end finds most of the file on disk already.
+      file_->StartWriteBack();
     }
   }
 }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@
 #include "common/tensor/codec.h"
 
 namespace diloco {
+
+struct Layout;
 
 inline constexpr int64_t kFrameElements = 1 << 18;
 inline constexpr size_t kPartHeaderBytes = 64;
@@ -126,25 +129,28 @@ class PartReader {
 };
 
 // What arrives of an update, checked frame by frame while it comes in: format,
-// checksums, finiteness. Bytes are fed in order, in pieces of any size.
+// checksums, magnitudes. Bytes are fed in order, in pieces of any size.
 class PartScreen {
  public:
   struct Expect {
     Codec codec;
     uint32_t fragment;
     int64_t elements;  // Of the whole fragment; first_element must be 0.
+    // The largest |value| that whoever uses the update can take.
+    float max_magnitude = std::numeric_limits<float>::max();
+    // Names tensors in messages; not owned, null: only elements are named.
+    const Layout* layout = nullptr;
   };
   explicit PartScreen(Expect expect);
   ~PartScreen();
-  // INVALID_ARGUMENT (format, non-finite: with flat element index within the
-  // fragment) or DATA_LOSS (checksum of frame N). Sticky.
+  // INVALID_ARGUMENT (format; a value that is not finite or too large: with
+  // tensor and element within the fragment) or DATA_LOSS (checksum of frame N).
+  // Sticky.
   absl::Status Feed(absl::string_view bytes);
   // OK once everything came; FAILED_PRECONDITION with the missing byte count.
   absl::Status Finish() const;
   float max_abs() const;       // Of the values so far.
   double sum_squares() const;  // In element order, for the norm.
-  // Element of the first non-finite value, -1 when there was none.
-  int64_t bad_element() const;
 
  private:
   struct Impl;

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "common/io/crc32c.h"
+#include "common/tensor/layout.h"
 #include "common/tensor/part_file.h"
 #include "common/tensor/scan.h"
 
@@ -20,7 +22,8 @@ struct PartScreen::Impl {
   absl::Status TakePiece(absl::string_view piece);
   absl::Status TakeHeader(absl::string_view piece);
   absl::Status TakeFrame(absl::string_view piece);
-  int64_t FirstBadElement(absl::string_view piece) const;
+  // Why a frame with a value that is not finite or too large is refused.
+  absl::Status DescribeBad(absl::string_view piece) const;
 
   const Expect expect;
   bool header_seen = false;
@@ -32,7 +35,6 @@ struct PartScreen::Impl {
 
   float max_abs = 0;
   double sum_squares = 0;
-  int64_t bad_element = -1;
 };
 
 uint64_t PartScreen::Impl::Needed() const {
@@ -65,12 +67,25 @@ absl::Status PartScreen::Impl::TakeHeader(absl::string_view piece) {
   return absl::OkStatus();
 }
 
-int64_t PartScreen::Impl::FirstBadElement(absl::string_view piece) const {
+absl::Status PartScreen::Impl::DescribeBad(absl::string_view piece) const {
   std::vector<float> values(piece.size() / EncodedBytes(expect.codec, 1));
   Decode(expect.codec, absl::MakeConstSpan(piece.data(), piece.size()),
          absl::MakeSpan(values));
-  return static_cast<int64_t>(next_frame) * kFrameElements +
-         FindNonFinite(values);
+  const int64_t at = FindBeyond(values, expect.max_magnitude);
+  DILOCO_CHECK(at >= 0);
+  const int64_t element =
+      static_cast<int64_t>(next_frame) * kFrameElements + at;
+  std::string where =
+      absl::StrCat("element ", element, " of fragment ", expect.fragment);
+  if (expect.layout != nullptr) {
+    const FragmentSpec& spec = expect.layout->fragments[expect.fragment];
+    where = absl::StrCat(expect.layout->Describe(spec.first + element), " (",
+                         where, ")");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "part file: ", where, " is ", values[static_cast<size_t>(at)],
+      "; an update may have finite values of magnitude up to ",
+      expect.max_magnitude));
 }
 
 absl::Status PartScreen::Impl::TakeFrame(absl::string_view piece) {
@@ -85,11 +100,9 @@ absl::Status PartScreen::Impl::TakeFrame(absl::string_view piece) {
   ValueScan frame_scan;
   frame_scan.AddEncoded(expect.codec,
                         absl::MakeConstSpan(piece.data(), piece.size()));
-  if (!frame_scan.finite()) {
-    bad_element = FirstBadElement(piece);
-    return absl::InvalidArgumentError(
-        absl::StrCat("part file: element ", bad_element, " of fragment ",
-                     expect.fragment, " is infinite or NaN"));
+  // Also true for NaN.
+  if (!(frame_scan.max_abs() <= expect.max_magnitude)) {
+    return DescribeBad(piece);
   }
   max_abs = std::max(max_abs, frame_scan.max_abs());
   sum_squares += frame_scan.sum_squares();
@@ -152,6 +165,5 @@ absl::Status PartScreen::Finish() const {
 
 float PartScreen::max_abs() const { return impl_->max_abs; }
 double PartScreen::sum_squares() const { return impl_->sum_squares; }
-int64_t PartScreen::bad_element() const { return impl_->bad_element; }
 
 }  // namespace diloco

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace diloco {
 namespace {
@@ -69,11 +70,11 @@ double ValueScan::sum_squares() const {
   return total;
 }
 
-int64_t FindNonFinite(absl::Span<const float> values) {
+int64_t FindBeyond(absl::Span<const float> values, float limit) {
   for (size_t i = 0; i < values.size(); ++i) {
-    if ((std::bit_cast<uint32_t>(values[i]) & 0x7fffffff) >= 0x7f800000) {
-      return static_cast<int64_t>(i);
-    }
+    // Also false for NaN.
+    if (std::fabs(values[i]) <= limit) continue;
+    return static_cast<int64_t>(i);
   }
   return -1;
 }

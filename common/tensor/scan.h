@@ -1,7 +1,7 @@
-// Finiteness, largest magnitude and sum of squares of a run of values, for the
-// screens of arriving updates and for norms. The same bits on every CPU: the
-// sum has 16 fixed lanes (value i goes to lane i mod 16), added up in a fixed
-// order.
+// Largest magnitude (which tells finiteness too) and sum of squares of a run of
+// values, for the screens of arriving updates and for norms. The same bits on
+// every CPU: the sum has 16 fixed lanes (value i goes to lane i mod 16), added
+// up in a fixed order.
 #ifndef COMMON_TENSOR_SCAN_H_
 #define COMMON_TENSOR_SCAN_H_
 
@@ -23,8 +23,7 @@ class ValueScan {
   void Add(absl::Span<const float> values);
   void AddEncoded(Codec codec, absl::Span<const char> bytes);
 
-  bool finite() const { return max_bits_ < 0x7f800000; }
-  // Infinity or NaN when not finite().
+  // Infinity or NaN when a value is.
   float max_abs() const;
   double sum_squares() const;
 
@@ -35,8 +34,9 @@ class ValueScan {
   double lanes_[kLanes] = {};
 };
 
-// The first value that is infinite or NaN; -1 when there is none.
-int64_t FindNonFinite(absl::Span<const float> values);
+// The first value that is NaN or of a magnitude above `limit`; -1 when there is
+// none.
+int64_t FindBeyond(absl::Span<const float> values, float limit);
 
 }  // namespace diloco
 

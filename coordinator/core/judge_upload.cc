@@ -25,10 +25,9 @@ absl::Status CheckValue(const Policy& policy, const FragmentState& fragment,
         ": this worker's copy is damaged, download it again"));
   }
   if (value.codec != policy.codec_up) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("update has codec ", static_cast<uint32_t>(value.codec),
-                     ", but the run's sync.up is codec ",
-                     static_cast<uint32_t>(policy.codec_up)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "update has codec ", CodecName(value.codec),
+        ", but the run's sync.up is ", CodecName(policy.codec_up)));
   }
   if (value.bytes != expected_bytes) {
     return absl::InvalidArgumentError(

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "coordinator/aggregate/fold.h"
 #include "coordinator/runtime/coordinator_impl.h"
 
 namespace diloco {
@@ -46,7 +47,8 @@ absl::StatusOr<BeginOutcome> CoordinatorImpl::BeginUpload(
   if (outcome.kind != UploadVerdict::Kind::kSend) return outcome;
   ASSIGN_OR_RETURN(const std::shared_ptr<ActiveUpload> upload,
                    uploads_.Open({fragment, round, judged.worker}, value,
-                                 {value.codec, fragment, elements}));
+                                 {value.codec, fragment, elements,
+                                  kMaxFoldMagnitude, &options_.layout}));
   if (upload == nullptr) {
     outcome.queued = true;
     return outcome;

@@ -184,6 +184,9 @@ struct CoordinatorOptions {
   FileSystem* fs = FileSystem::Posix();
   Clock* clock = Clock::Real();
   MetricsRegistry* metrics = nullptr;  // Not owned; required.
+  // Told when the process must not go on; does not return, except in tests.
+  // Default: exit at once, without destructors.
+  std::function<void(const absl::Status&)> on_fatal;
 };
 
 class Coordinator {

@@ -49,6 +49,7 @@ void CoordinatorImpl::Fatal(const absl::Status& status) {
   DILOCO_LOG(ERROR) << "the coordinator cannot go on and ends now; start it "
                        "again, it recovers what was acknowledged error=\""
                     << status.message() << "\"";
+  if (options_.on_fatal) return options_.on_fatal(status);
   // Not exit(): destructors would touch state that is no longer trusted.
   std::_Exit(1);
 }
@@ -379,7 +380,7 @@ void CoordinatorImpl::FoldLoop() {
         break;
       }
       if (!absl::IsResourceExhausted(published.status())) {
-        Fatal(published.status());
+        return Fatal(published.status());
       }
       DILOCO_LOG(ERROR) << "the fold waits for disk space round="
                         << order->second.closed.round << " error=\""

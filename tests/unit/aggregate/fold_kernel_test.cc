@@ -109,14 +109,20 @@ TEST_CASE("weights 1 and 3 make a weighted mean") {
 }
 
 TEST_CASE("C6.4 a missing member is neither zero nor an old value") {
-  const std::vector<float> one = {1.0f};
-  State two({5.0f});
-  two.Fold({Fp32(one), Fp32(one)}, OuterSettings());
-  State three({5.0f});
-  three.Fold({Fp32(one), Fp32(one), Fp32(one)}, OuterSettings());
-  // The mean of two equals the mean of three: 1 in both.
-  CHECK(two.momentum[0] == 1.0f);
-  CHECK(two.theta == three.theta);
+  const std::vector<float> a = {1.0f}, b = {4.0f}, c = {16.0f};
+  const OuterSettings mean_only = {1.0f, 0.0f, true};
+  State state({100.0f});
+  state.Fold({Fp32(a), Fp32(b), Fp32(c)}, mean_only);
+  CHECK(state.momentum[0] == 7.0f);
+  CHECK(state.theta[0] == 93.0f);
+  // Without c: not (1 + 4 + 0) / 3, and not (1 + 4 + 16) / 3 once more.
+  state.Fold({Fp32(a), Fp32(b)}, mean_only);
+  CHECK(state.momentum[0] == 2.5f);
+  CHECK(state.theta[0] == 90.5f);
+  // Likewise with weights: the divisor is the weight that is there.
+  State weighted({100.0f});
+  weighted.Fold({Fp32(a, 1), Fp32(c, 3)}, mean_only);
+  CHECK(weighted.theta[0] == 100.0f - 12.25f);
 }
 
 TEST_CASE("k equal deltas fold as one, for any k and weights") {

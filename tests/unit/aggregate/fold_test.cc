@@ -178,7 +178,9 @@ TEST_CASE("a fold repeats bit for bit, also when two members share a file") {
   }
 }
 
-TEST_CASE("C6.6 values that could overflow are refused, theta is untouched") {
+TEST_CASE(
+    "C6.6 the fold itself refuses what the screens should have, theta is "
+    "untouched") {
   for (float huge : {1e38f, std::numeric_limits<float>::infinity(),
                      std::numeric_limits<float>::quiet_NaN()}) {
     Setup setup;

@@ -6,7 +6,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/fault_file_system.h"
-#include "tests/unit/store/sample_update.h"
+#include "tests/support/sample_update.h"
 
 namespace diloco {
 namespace {

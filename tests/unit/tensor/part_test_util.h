@@ -39,11 +39,12 @@ inline absl::StatusOr<Digest> WritePart(FileSystem* fs, const std::string& path,
 }
 
 // The bytes of such a file.
-inline std::string PartBytes(Codec codec, absl::Span<const float> values) {
+inline std::string PartBytes(Codec codec, absl::Span<const float> values,
+                             uint32_t fragment = 3) {
   FaultFileSystem fs;
   PartHeader header;
   header.codec = codec;
-  header.fragment = 3;
+  header.fragment = fragment;
   if (!WritePart(&fs, "p", header, values).ok()) return "";
   return *ReadFile(&fs, "p");
 }

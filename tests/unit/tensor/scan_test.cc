@@ -11,6 +11,8 @@
 namespace diloco {
 namespace {
 
+constexpr float kLargest = std::numeric_limits<float>::max();
+
 TEST_CASE("scan figures are the same bits on every path and in any cut") {
   const std::vector<float> values = Values(70003);
   std::string fp16(EncodedBytes(Codec::kFp16, values.size()), '\0');
@@ -50,15 +52,17 @@ TEST_CASE("one non-finite value anywhere is seen and found") {
       copy[at] = bad;
       ValueScan scan;
       scan.Add(copy);
-      CHECK(!scan.finite());
-      CHECK(FindNonFinite(copy) == static_cast<int64_t>(at));
+      CHECK(!std::isfinite(scan.max_abs()));
+      CHECK(FindBeyond(copy, kLargest) == static_cast<int64_t>(at));
     }
   }
   ValueScan scan;
   scan.Add(values);
-  CHECK(scan.finite());
+  CHECK(std::isfinite(scan.max_abs()));
   CHECK(scan.max_abs() == 1.0f);
-  CHECK(FindNonFinite(values) == -1);
+  CHECK(FindBeyond(values, kLargest) == -1);
+  CHECK(FindBeyond(values, 1.0f) == -1);
+  CHECK(FindBeyond(values, 0.5f) == 0);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Updates as bytes, for the tests of spools and versions.
-#ifndef TESTS_UNIT_STORE_SAMPLE_UPDATE_H_
-#define TESTS_UNIT_STORE_SAMPLE_UPDATE_H_
+#ifndef TESTS_SUPPORT_SAMPLE_UPDATE_H_
+#define TESTS_SUPPORT_SAMPLE_UPDATE_H_
 
 #include <string>
 #include <vector>
@@ -53,4 +53,4 @@ inline UpdateValue ValueOf(const std::string& bytes) {
 
 }  // namespace diloco
 
-#endif  // TESTS_UNIT_STORE_SAMPLE_UPDATE_H_
+#endif  // TESTS_SUPPORT_SAMPLE_UPDATE_H_

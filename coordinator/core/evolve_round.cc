@@ -112,7 +112,8 @@ absl::Status EvolveRound(State& state, const RoundExtended& fact) {
 absl::Status EvolveRound(State& state, const UpdateCommitted& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
   RETURN_IF_ERROR(CheckKeyUnused(*fragment->open, fact));
-  fragment->open->committed[fact.worker] = fact;
+  // Evolve counts this fact once it is applied.
+  fragment->open->committed[fact.worker] = {fact, state.revision + 1};
   return absl::OkStatus();
 }
 

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -46,18 +47,51 @@ absl::Status CheckValue(const Policy& policy, const FragmentState& fragment,
   return absl::OkStatus();
 }
 
-// An update that was committed under the key: the same one again, or another?
-absl::StatusOr<UploadVerdict> JudgeRepeat(const UpdateCommitted& committed,
-                                          const UpdateValue& value) {
-  if (committed.value == value) {
-    return UploadVerdict{Kind::kAccepted, "accepted before", committed};
-  }
+// Verdicts of the open round are in one map, those of the rounds before it in
+// another.
+template <typename F>
+const F* FindVerdict(const std::map<std::string, F>* open,
+                     const std::map<std::string, F>& last,
+                     const std::string& worker, uint64_t round) {
+  const std::map<std::string, F>& verdicts = open != nullptr ? *open : last;
+  const auto found = verdicts.find(worker);
+  return found != verdicts.end() && found->second.round == round
+             ? &found->second
+             : nullptr;
+}
+
+bool IsOpen(const FragmentState& of, uint64_t round) {
+  return of.open.has_value() && of.open->round == round;
+}
+
+const StoredUpdate* FindCommitted(const FragmentState& of,
+                                  const std::string& worker, uint64_t round) {
+  return FindVerdict(IsOpen(of, round) ? &of.open->committed : nullptr,
+                     of.last_committed, worker, round);
+}
+
+const UpdateRefused* FindRefused(const FragmentState& of,
+                                 const std::string& worker, uint64_t round) {
+  return FindVerdict(IsOpen(of, round) ? &of.open->refused : nullptr,
+                     of.last_refused, worker, round);
+}
+
+absl::Status Conflict(const UpdateCommitted& committed,
+                      const std::string& comes) {
   return absl::AlreadyExistsError(absl::StrCat(
       "worker ", committed.worker, " already delivered another update for ",
       "fragment ", committed.fragment, " round ", committed.round,
       ": accepted was digest ", committed.value.digest.Short(), " (",
-      committed.value.tokens, " tokens), now comes ", value.digest.Short(),
-      " (", value.tokens, " tokens); the first stays valid"));
+      committed.value.tokens, " tokens), now comes ", comes,
+      "; the first stays valid"));
+}
+
+UploadVerdict Accepted(const StoredUpdate& committed) {
+  return UploadVerdict{Kind::kAccepted, "accepted before", committed};
+}
+
+UploadVerdict Refused(const UpdateRefused& refused) {
+  return UploadVerdict{Kind::kRefused, refused.reason, std::nullopt};
 }
 
 UploadVerdict Late(const Policy& policy, uint64_t round, uint64_t newest,
@@ -103,28 +137,15 @@ absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
         absl::StrCat("update for round ", round, " of fragment ", fragment,
                      ", but the run is at round ", of.last_round));
   }
-  if (!of.open.has_value() || of.open->round != round) {
-    const auto committed = of.last_committed.find(worker);
-    if (committed != of.last_committed.end() &&
-        committed->second.round == round) {
-      return JudgeRepeat(committed->second, value);
-    }
-    const auto refused = of.last_refused.find(worker);
-    if (refused != of.last_refused.end() && refused->second.round == round) {
-      return UploadVerdict{Kind::kRefused, refused->second.reason,
-                           std::nullopt};
-    }
-    return Late(policy, round, of.last_round, value);
+  if (const StoredUpdate* committed = FindCommitted(of, worker, round)) {
+    if (committed->value == value) return Accepted(*committed);
+    return Conflict(*committed, absl::StrCat(value.digest.Short(), " (",
+                                             value.tokens, " tokens)"));
   }
-
-  const auto committed = of.open->committed.find(worker);
-  if (committed != of.open->committed.end()) {
-    return JudgeRepeat(committed->second, value);
+  if (const UpdateRefused* refused = FindRefused(of, worker, round)) {
+    return Refused(*refused);
   }
-  const auto refused = of.open->refused.find(worker);
-  if (refused != of.open->refused.end()) {
-    return UploadVerdict{Kind::kRefused, refused->second.reason, std::nullopt};
-  }
+  if (!IsOpen(of, round)) return Late(policy, round, of.last_round, value);
   if (of.open->leases.count(worker) == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", worker, " holds no lease in round ", round,
@@ -132,6 +153,21 @@ absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
   }
   RETURN_IF_ERROR(CheckValue(policy, of, round, value, expected_bytes));
   return UploadVerdict{};
+}
+
+absl::StatusOr<std::optional<UploadVerdict>> DecidedUpload(
+    const State& state, const std::string& worker, uint32_t fragment,
+    uint64_t round, const Digest& digest) {
+  if (fragment >= state.fragments.size()) return std::nullopt;
+  const FragmentState& of = state.fragments[fragment];
+  if (const StoredUpdate* committed = FindCommitted(of, worker, round)) {
+    if (committed->value.digest == digest) return Accepted(*committed);
+    return Conflict(*committed, digest.Short());
+  }
+  if (const UpdateRefused* refused = FindRefused(of, worker, round)) {
+    return Refused(*refused);
+  }
+  return std::nullopt;
 }
 
 }  // namespace diloco

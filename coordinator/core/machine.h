@@ -144,7 +144,7 @@ struct UploadVerdict {
   enum class Kind { kSend, kAccepted, kLate, kRefused };
   Kind kind = Kind::kSend;
   std::string reason;
-  std::optional<UpdateCommitted> committed;
+  std::optional<StoredUpdate> committed;
 };
 // ALREADY_EXISTS: same key, other values. INVALID_ARGUMENT: wrong base, codec,
 // size, a round of the future, no tokens. FAILED_PRECONDITION: no lease in that
@@ -156,6 +156,13 @@ absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
                                           uint32_t fragment, uint64_t round,
                                           const UpdateValue& value,
                                           uint64_t expected_bytes);
+
+// What is decided already about a key, for a call that comes again: kAccepted
+// or kRefused; absent: nothing. ALREADY_EXISTS: an update with another digest
+// was accepted.
+absl::StatusOr<std::optional<UploadVerdict>> DecidedUpload(
+    const State& state, const std::string& worker, uint32_t fragment,
+    uint64_t round, const Digest& digest);
 
 // The worker that holds this session, or why not: UNAUTHENTICATED (unknown),
 // PERMISSION_DENIED (superseded by a newer process; evicted). The session of a

@@ -38,11 +38,18 @@ struct WorkerState {
   friend bool operator==(const WorkerState&, const WorkerState&) = default;
 };
 
+// An update that counts, and the sequence number of the record that says so.
+struct StoredUpdate : UpdateCommitted {
+  uint64_t sequence = 0;
+
+  friend bool operator==(const StoredUpdate&, const StoredUpdate&) = default;
+};
+
 struct OpenRound {
   uint64_t round = 0;
   uint64_t base_version = 0;
   std::map<std::string, Lease> leases;
-  std::map<std::string, UpdateCommitted> committed;
+  std::map<std::string, StoredUpdate> committed;
   std::map<std::string, UpdateRefused> refused;
   absl::Duration deadline;  // Of one period; an extension starts another.
   uint32_t extensions = 0;
@@ -58,7 +65,7 @@ struct FragmentState {
   // Closed, not yet published: the fold is pending.
   std::optional<RoundClosed> folding;
   // The last verdict on each worker's key, for repeated calls after the close.
-  std::map<std::string, UpdateCommitted> last_committed;
+  std::map<std::string, StoredUpdate> last_committed;
   std::map<std::string, UpdateRefused> last_refused;
 
   friend bool operator==(const FragmentState&, const FragmentState&) = default;
@@ -97,7 +104,8 @@ struct State {
   Digest layout_digest;
   uint64_t epoch = 0;
   std::string boot_nonce;
-  uint64_t revision = 0;  // Grows with every fact.
+  // Grows by one with every fact: the sequence number of the newest one.
+  uint64_t revision = 0;
   std::map<std::string, WorkerState> workers;
   std::vector<FragmentState> fragments;
   uint64_t folded_tokens = 0;

@@ -11,12 +11,39 @@
 namespace diloco {
 namespace {
 
-struct Judged {
-  std::string worker;
-  UploadVerdict verdict;
-};
+// Another call for the same key works on it; nothing waits for that.
+constexpr char kBusy[] = "another call for this update is under way: ask again";
+
+absl::Status NotOpen(const UploadKey& key) {
+  return absl::AbortedError(
+      absl::StrCat("no upload is open for fragment ", key.fragment, " round ",
+                   key.round, " of worker ", key.worker, ": begin it again"));
+}
+
+FinishOutcome OutcomeOf(const UploadVerdict& verdict) {
+  FinishOutcome outcome;
+  outcome.kind = verdict.kind;
+  outcome.reason = verdict.reason;
+  if (verdict.committed.has_value()) {
+    outcome.sequence = verdict.committed->sequence;
+  }
+  return outcome;
+}
 
 }  // namespace
+
+absl::StatusOr<std::string> CoordinatorImpl::AskCaller(
+    const std::string& session, const Fencing& fencing) {
+  return Ask<std::string>([&, this] { return Caller(session, fencing); });
+}
+
+absl::StatusOr<std::optional<UploadVerdict>> CoordinatorImpl::AskDecided(
+    const UploadKey& key, const Digest& digest) {
+  return Ask<std::optional<UploadVerdict>>([&, this] {
+    return DecidedUpload(sequencer_->state(), key.worker, key.fragment,
+                         key.round, digest);
+  });
+}
 
 absl::StatusOr<BeginOutcome> CoordinatorImpl::BeginUpload(
     const std::string& session, const Fencing& fencing, uint32_t fragment,
@@ -27,30 +54,36 @@ absl::StatusOr<BeginOutcome> CoordinatorImpl::BeginUpload(
                      options_.layout.fragments.size()));
   }
   const int64_t elements = options_.layout.fragments[fragment].elements;
-  ASSIGN_OR_RETURN(
-      const Judged judged, Ask<Judged>([&, this]() -> absl::StatusOr<Judged> {
-        Judged out;
-        ASSIGN_OR_RETURN(out.worker, Caller(session, fencing));
-        ASSIGN_OR_RETURN(out.verdict,
-                         JudgeUpload(sequencer_->policy(), sequencer_->state(),
-                                     out.worker, fragment, round, value,
-                                     PartFileBytes(value.codec, elements)));
-        return out;
-      }));
+  ASSIGN_OR_RETURN(const std::string worker, AskCaller(session, fencing));
   BeginOutcome outcome;
-  outcome.kind = judged.verdict.kind;
-  outcome.reason = judged.verdict.reason;
-  if (outcome.kind == UploadVerdict::Kind::kAccepted) {
+  const std::unique_ptr<UploadTable::Turn> turn =
+      uploads_.TryTurn({fragment, round, worker});
+  if (turn == nullptr) {
+    outcome.queued = true;
+    outcome.reason = kBusy;
+    return outcome;
+  }
+  ASSIGN_OR_RETURN(const UploadVerdict verdict, Ask<UploadVerdict>([&, this] {
+                     return JudgeUpload(sequencer_->policy(),
+                                        sequencer_->state(), worker, fragment,
+                                        round, value,
+                                        PartFileBytes(value.codec, elements));
+                   }));
+  outcome.kind = verdict.kind;
+  outcome.reason = verdict.reason;
+  if (verdict.kind == UploadVerdict::Kind::kAccepted) {
     outcome.offset = value.bytes;
+    outcome.sequence = verdict.committed->sequence;
     metrics_.duplicates->Increment();
   }
-  if (outcome.kind != UploadVerdict::Kind::kSend) return outcome;
+  if (verdict.kind != UploadVerdict::Kind::kSend) return outcome;
   ASSIGN_OR_RETURN(const std::shared_ptr<ActiveUpload> upload,
-                   uploads_.Open({fragment, round, judged.worker}, value,
+                   uploads_.Open(*turn, value,
                                  {value.codec, fragment, elements,
                                   kMaxFoldMagnitude, &options_.layout}));
   if (upload == nullptr) {
     outcome.queued = true;
+    outcome.reason = "too many uploads at once: ask again";
     return outcome;
   }
   outcome.offset = upload->offset();
@@ -60,33 +93,29 @@ absl::StatusOr<BeginOutcome> CoordinatorImpl::BeginUpload(
 absl::StatusOr<std::shared_ptr<Coordinator::Upload>>
 CoordinatorImpl::OpenUpload(const std::string& session, const Fencing& fencing,
                             uint32_t fragment, uint64_t round) {
-  ASSIGN_OR_RETURN(const std::string worker, Ask<std::string>([&, this] {
-                     return Caller(session, fencing);
-                   }));
-  std::shared_ptr<ActiveUpload> upload =
-      uploads_.Find({fragment, round, worker});
-  if (upload == nullptr) {
-    return absl::AbortedError(
-        absl::StrCat("no upload is open for fragment ", fragment, " round ",
-                     round, " of worker ", worker, ": begin it again"));
-  }
+  ASSIGN_OR_RETURN(std::string worker, AskCaller(session, fencing));
+  const UploadKey key{fragment, round, std::move(worker)};
+  std::shared_ptr<ActiveUpload> upload = uploads_.Find(key);
+  if (upload == nullptr) return NotOpen(key);
   return std::shared_ptr<Upload>(std::move(upload));
 }
 
 absl::StatusOr<FinishOutcome> CoordinatorImpl::FinishUpload(
     const std::string& session, const Fencing& fencing, uint32_t fragment,
     uint64_t round, const Digest& digest) {
-  ASSIGN_OR_RETURN(const std::string worker, Ask<std::string>([&, this] {
-                     return Caller(session, fencing);
-                   }));
+  ASSIGN_OR_RETURN(const std::string worker, AskCaller(session, fencing));
   const UploadKey key{fragment, round, worker};
+  const std::unique_ptr<UploadTable::Turn> turn = uploads_.TryTurn(key);
+  if (turn == nullptr) return absl::UnavailableError(kBusy);
   const std::shared_ptr<ActiveUpload> upload = uploads_.Find(key);
-  FinishOutcome outcome;
   if (upload == nullptr) {
-    return absl::AbortedError(
-        absl::StrCat("no upload is open for fragment ", fragment, " round ",
-                     round, " of worker ", worker,
-                     ": begin it again, an accepted one says so there"));
+    ASSIGN_OR_RETURN(const std::optional<UploadVerdict> decided,
+                     AskDecided(key, digest));
+    if (!decided.has_value()) return NotOpen(key);
+    if (decided->kind == UploadVerdict::Kind::kAccepted) {
+      metrics_.duplicates->Increment();
+    }
+    return OutcomeOf(*decided);
   }
   if (upload->value().digest != digest) {
     return absl::AlreadyExistsError(absl::StrCat(
@@ -95,35 +124,51 @@ absl::StatusOr<FinishOutcome> CoordinatorImpl::FinishUpload(
   }
   const absl::StatusOr<UploadSpool::Verified> verified = upload->Finish();
   if (absl::IsInvalidArgument(verified.status())) {
-    // Complete or not, its content can never be used: the key is used up.
-    const absl::Status kept = spools_.Quarantine(fragment, round, worker);
-    if (!kept.ok()) {
-      DILOCO_LOG(WARNING) << "a refused update is not kept worker=" << worker
-                          << " error=\"" << kept.message() << "\"";
-    }
-    const std::string reason(verified.status().message());
-    const auto [status, sequence] = SubmitAndWait(UpdateUnusableEvent{
-        worker, fragment, round, upload->value().digest, reason});
-    uploads_.Remove(key);
-    RETURN_IF_ERROR(status);
-    outcome.kind = UploadVerdict::Kind::kRefused;
-    outcome.sequence = sequence;
-    outcome.reason = reason;
-    return outcome;
+    return Refuse(*turn, upload->value().digest,
+                  std::string(verified.status().message()));
   }
+  if (upload->sync_failed()) Fatal(verified.status());
   RETURN_IF_ERROR(verified.status());
-  const auto [status, sequence] = SubmitAndWait(UpdateVerifiedEvent{
-      worker, fragment, round, upload->value(), verified->max_abs,
-      verified->norm, absl::ToDoubleSeconds(upload->age())});
-  uploads_.Remove(key);
+  const absl::Status status =
+      SubmitAndWait(UpdateVerifiedEvent{worker, fragment, round,
+                                        upload->value(), verified->max_abs,
+                                        verified->norm,
+                                        absl::ToDoubleSeconds(upload->age())})
+          .first;
+  uploads_.Remove(*turn);
   if (absl::IsFailedPrecondition(status)) {
+    FinishOutcome outcome;
     outcome.kind = UploadVerdict::Kind::kLate;
     outcome.reason = std::string(status.message());
     return outcome;
   }
   RETURN_IF_ERROR(status);
-  outcome.kind = UploadVerdict::Kind::kAccepted;
-  outcome.sequence = sequence;
+  ASSIGN_OR_RETURN(const std::optional<UploadVerdict> decided,
+                   AskDecided(key, digest));
+  if (!decided.has_value()) return NotOpen(key);
+  return OutcomeOf(*decided);
+}
+
+// Complete or not, its content can never be used: the key is used up.
+absl::StatusOr<FinishOutcome> CoordinatorImpl::Refuse(
+    const UploadTable::Turn& turn, const Digest& digest,
+    const std::string& reason) {
+  const UploadKey& key = turn.key();
+  const absl::Status kept =
+      spools_.Quarantine(key.fragment, key.round, key.worker, digest);
+  if (!kept.ok()) {
+    DILOCO_LOG(WARNING) << "a refused update is not kept worker=" << key.worker
+                        << " error=\"" << kept.message() << "\"";
+  }
+  const absl::Status status =
+      SubmitAndWait(UpdateUnusableEvent{key.worker, key.fragment, key.round,
+                                        digest, reason})
+          .first;
+  uploads_.Remove(turn);
+  RETURN_IF_ERROR(status);
+  FinishOutcome outcome;
+  outcome.kind = UploadVerdict::Kind::kRefused;
+  outcome.reason = reason;
   return outcome;
 }
 

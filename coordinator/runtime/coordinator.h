@@ -225,12 +225,14 @@ class Coordinator {
    public:
     virtual ~Upload() = default;
     virtual uint64_t offset() const = 0;
-    // As UploadSpool::Write, plus CANCELLED once the round does not want it.
+    // As UploadSpool::Write, but ABORTED when the file failed, and CANCELLED
+    // once the round does not want it or the worker began another: begin again.
     virtual absl::Status Write(uint64_t offset, absl::string_view bytes) = 0;
   };
   virtual absl::StatusOr<std::shared_ptr<Upload>> OpenUpload(
       const std::string& session, const Fencing& fencing, uint32_t fragment,
       uint64_t round) = 0;
+  // After success every repeat gets the stored receipt.
   virtual absl::StatusOr<FinishOutcome> FinishUpload(const std::string& session,
                                                      const Fencing& fencing,
                                                      uint32_t fragment,

@@ -46,8 +46,10 @@ void CoordinatorImpl::Stop() {
 }
 
 void CoordinatorImpl::Fatal(const absl::Status& status) {
-  DILOCO_LOG(ERROR) << "the coordinator cannot go on and ends now; start it "
-                       "again, it recovers what was acknowledged error=\""
+  DILOCO_LOG(ERROR) << "the coordinator cannot go on and ends now; started "
+                       "again it recovers what was acknowledged, or stops with "
+                       "the same error until the file named there is restored "
+                       "from a backup error=\""
                     << status.message() << "\"";
   if (options_.on_fatal) return options_.on_fatal(status);
   // Not exit(): destructors would touch state that is no longer trusted.
@@ -346,6 +348,15 @@ void CoordinatorImpl::StartFolds() {
   }
 }
 
+void CoordinatorImpl::SubmitFold(VersionPublished published) {
+  sequencer_->Submit(FoldDoneEvent{std::move(published)},
+                     [this](const absl::Status& status, uint64_t) {
+                       if (!status.ok() && !absl::IsUnavailable(status)) {
+                         Fatal(status);
+                       }
+                     });
+}
+
 void CoordinatorImpl::FoldLoop() {
   while (true) {
     std::vector<Fact> learn;
@@ -374,9 +385,7 @@ void CoordinatorImpl::FoldLoop() {
           MutexLock lock(&fold_mu_);
           fold_trouble_.clear();
         }
-        const auto [status, sequence] =
-            SubmitAndWait(FoldDoneEvent{*std::move(published)});
-        if (!status.ok() && !absl::IsUnavailable(status)) Fatal(status);
+        SubmitFold(*std::move(published));
         break;
       }
       if (!absl::IsResourceExhausted(published.status())) {

@@ -93,7 +93,7 @@ class CoordinatorImpl final : public Coordinator {
   absl::Status LoadServedFiles();
   absl::Status CheckRun(const State& state) const;
   absl::Status CreateRun(Journal& journal, State& state);
-  // A directory with images but without a journal has lost it.
+  // A directory with work of a run but without a journal has lost it.
   absl::Status CheckNotLost() const;
   absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);
 
@@ -108,6 +108,15 @@ class CoordinatorImpl final : public Coordinator {
   // Submits and waits until the outcome is durable.
   std::pair<absl::Status, uint64_t> SubmitAndWait(Event event);
 
+  // Bulk plane (bulk.cc): what the sequencer knows.
+  absl::StatusOr<std::string> AskCaller(const std::string& session,
+                                        const Fencing& fencing);
+  absl::StatusOr<std::optional<UploadVerdict>> AskDecided(const UploadKey& key,
+                                                          const Digest& digest);
+  absl::StatusOr<FinishOutcome> Refuse(const UploadTable::Turn& turn,
+                                       const Digest& digest,
+                                       const std::string& reason);
+
   // Makes the files that a fact names known to readers.
   void RegisterFiles(const Fact& fact);
 
@@ -121,6 +130,10 @@ class CoordinatorImpl final : public Coordinator {
   absl::StatusOr<ResolveOutcome> ResolveNow(uint32_t fragment,
                                             std::optional<uint64_t> have);
 
+  // Folds what closed before the end of the process before this one.
+  absl::StatusOr<std::vector<VersionPublished>> FoldPending(const State& state);
+  // The fold is durable: its version can be published.
+  void SubmitFold(VersionPublished published);
   void FoldLoop();
   void Fatal(const absl::Status& status);
 

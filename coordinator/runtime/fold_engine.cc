@@ -9,6 +9,31 @@
 #include "coordinator/aggregate/fold.h"
 
 namespace diloco {
+namespace {
+
+// The same members on the same base give the same bits.
+absl::Status CheckReproduced(const VersionPublished& recorded,
+                             const VersionPublished& again) {
+  const std::pair<const char*, std::pair<const Digest&, const Digest&>>
+      results[] = {
+          {"theta", {recorded.digest, again.digest}},
+          {"the update blob", {recorded.blob.digest, again.blob.digest}},
+          {"the image of theta",
+           {recorded.theta_image.digest, again.theta_image.digest}},
+          {"the image of the momentum",
+           {recorded.momentum_image.digest, again.momentum_image.digest}}};
+  for (const auto& [name, digests] : results) {
+    if (digests.first == digests.second) continue;
+    return absl::DataLossError(absl::StrCat(
+        name, " has digest ", digests.second.Short(), " but was published as ",
+        digests.first.Short(),
+        ": the spools of the round or the image before it were changed; "
+        "restore the state directory from a backup"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 FoldEngine::FoldEngine(Options options)
     : options_(options),
@@ -68,7 +93,7 @@ void FoldEngine::Learn(const Fact& fact) {
     Fragment& fragment = fragments_[published->fragment];
     DILOCO_CHECK(fragment.closed.has_value());
     fragment.history[published->version] = {*std::move(fragment.closed),
-                                            published->digest};
+                                            *published};
     fragment.closed.reset();
     if (published->theta_image.bytes > 0) {
       fragment.images.push_back(published->version);
@@ -92,35 +117,29 @@ absl::Status FoldEngine::Rebuild(uint32_t index, uint64_t version) {
           image, " is the newest good one and the journal's record of version ",
           v, " is no longer kept"));
     }
-    RETURN_IF_ERROR(WithContext(
-        FoldInto(index, it->second.closed, v).status(),
-        absl::StrCat("folding round ", it->second.closed.round, " again")));
-    if (DigestOfValues(RangeOf(index, theta_)) != it->second.digest) {
-      return absl::DataLossError(absl::StrCat(
-          "version ", v, " of fragment ", index, " folds to digest ",
-          DigestOfValues(RangeOf(index, theta_)).Short(),
-          " but was published as ", it->second.digest.Short(),
-          ": spool or image files were changed; restore the state directory "
-          "from a backup"));
-    }
+    RETURN_IF_ERROR(
+        FoldInto(index, it->second.closed, v, &it->second.version).status());
   }
   fragment.version = version;
   fragment.valid = true;
   return absl::OkStatus();
 }
 
-absl::StatusOr<VersionPublished> FoldEngine::FoldInto(uint32_t index,
-                                                      const RoundClosed& closed,
-                                                      uint64_t version) {
+absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
+    uint32_t index, const RoundClosed& closed, uint64_t version,
+    const VersionPublished* recorded) {
+  const std::string what =
+      absl::StrCat("folding round ", closed.round, " of fragment ", index,
+                   " into version ", version);
   Fragment& fragment = fragments_[index];
   std::vector<PartReader> readers;
   readers.reserve(closed.members.size());
   std::vector<FoldMember> members;
   for (const RoundMember& member : closed.members) {
-    ASSIGN_OR_RETURN(
-        PartReader reader,
-        options_.spools->OpenComplete(index, closed.round, member.worker));
-    readers.push_back(std::move(reader));
+    absl::StatusOr<PartReader> opened = options_.spools->OpenComplete(
+        index, closed.round, member.worker, member.digest);
+    RETURN_IF_ERROR(WithContext(opened.status(), what));
+    readers.push_back(*std::move(opened));
     FoldMember fold_member;
     fold_member.worker = member.worker;
     fold_member.weight = member.weight;
@@ -129,7 +148,9 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(uint32_t index,
     if (known != fragment.max_abs.end()) fold_member.max_abs = known->second;
     members.push_back(fold_member);
   }
-  const bool with_image = version % options_.image_every == 0;
+  const bool with_image = recorded != nullptr
+                              ? recorded->theta_image.bytes > 0
+                              : version % options_.image_every == 0;
   ASSIGN_OR_RETURN(VersionStore::Pending pending,
                    options_.versions->Create(index, version, /*with_blob=*/true,
                                              with_image));
@@ -142,11 +163,11 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(uint32_t index,
   output.theta_image = pending.theta_image.get();
   output.momentum_image = pending.momentum_image.get();
   fragment.valid = false;
-  ASSIGN_OR_RETURN(
-      const FoldResult result,
+  const absl::StatusOr<FoldResult> folded =
       Fold(index, members, outer, options_.codec_down, RangeOf(index, theta_),
-           RangeOf(index, momentum_), output));
-  RETURN_IF_ERROR(options_.versions->Commit(std::move(pending)));
+           RangeOf(index, momentum_), output);
+  RETURN_IF_ERROR(WithContext(folded.status(), what));
+  const FoldResult& result = *folded;
   VersionPublished published;
   published.fragment = index;
   published.round = closed.round;
@@ -158,6 +179,12 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(uint32_t index,
     published.momentum_image = {result.momentum_image_digest,
                                 result.image_bytes};
   }
+  if (recorded == nullptr) {
+    RETURN_IF_ERROR(options_.versions->Commit(std::move(pending)));
+  } else {
+    RETURN_IF_ERROR(WithContext(CheckReproduced(*recorded, published), what));
+    RETURN_IF_ERROR(options_.versions->Restore(std::move(pending)));
+  }
   return published;
 }
 
@@ -165,7 +192,8 @@ absl::StatusOr<VersionPublished> FoldEngine::Run(uint32_t index,
                                                  const FoldOrder& order) {
   RETURN_IF_ERROR(Rebuild(index, order.base_version));
   ASSIGN_OR_RETURN(VersionPublished published,
-                   FoldInto(index, order.closed, order.base_version + 1));
+                   FoldInto(index, order.closed, order.base_version + 1,
+                            /*recorded=*/nullptr));
   Fragment& fragment = fragments_[index];
   fragment.version = order.base_version + 1;
   fragment.valid = true;

@@ -46,12 +46,14 @@ class FoldEngine {
   void Learn(const Fact& fact);
 
   // Brings memory to `version`: newest good image, then the closed rounds after
-  // it again from their spools, each compared with its published digest
-  // (DATA_LOSS when one differs).
+  // it again from their spools. Theta, blob and images are compared with what
+  // was published before a file is touched (DATA_LOSS when one differs); files
+  // that are good stay as they are.
   absl::Status Rebuild(uint32_t fragment, uint64_t version);
 
   // Folds the order; files are durable when this returns. RESOURCE_EXHAUSTED:
-  // the disk is full, try again later; memory is at the base version again.
+  // the disk is full, try again later. Other errors name the round and the
+  // member's file, and come again until that file is right.
   absl::StatusOr<VersionPublished> Run(uint32_t fragment,
                                        const FoldOrder& order);
 
@@ -61,7 +63,7 @@ class FoldEngine {
  private:
   struct Published {
     RoundClosed closed;
-    Digest digest;
+    VersionPublished version;
   };
   struct Fragment {
     uint64_t version = 0;
@@ -74,9 +76,11 @@ class FoldEngine {
     std::vector<uint64_t> images;  // Versions, ascending.
   };
 
+  // `recorded` is what was published of this version; null: it is new.
   absl::StatusOr<VersionPublished> FoldInto(uint32_t index,
                                             const RoundClosed& closed,
-                                            uint64_t version);
+                                            uint64_t version,
+                                            const VersionPublished* recorded);
 
   absl::Span<float> RangeOf(uint32_t index, std::vector<float>& flat) const;
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/logging.h"
@@ -105,17 +106,21 @@ void CoordinatorImpl::RegisterFiles(const Fact& fact) {
 }
 
 absl::Status CoordinatorImpl::CheckNotLost() const {
-  const std::string blobs = JoinPath(options_.state_dir, "blobs");
-  // Version 0 alone may be there: its images are written before the journal's
-  // first record. A blob means that a round was published.
-  if (!options_.fs->Exists(blobs)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                   options_.fs->List(blobs));
-  if (names.empty()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      options_.state_dir, " has versions but ", kJournalName,
-      " is missing or empty: restore it from a backup, or point state.dir to "
-      "another directory to start a new run"));
+  for (const char* name : {"blobs", "images", "spool"}) {
+    const std::string dir = JoinPath(options_.state_dir, name);
+    if (!options_.fs->Exists(dir)) continue;
+    ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                     options_.fs->List(dir));
+    for (const std::string& file : files) {
+      // Images of version 0 are written before the journal's first record.
+      if (absl::StrContains(file, "-v000000.")) continue;
+      return absl::DataLossError(absl::StrCat(
+          JoinPath(dir, file), " is there, but ", kJournalName,
+          " is missing or empty: restore it from a backup, or point state.dir "
+          "to another directory to start a new run"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
@@ -133,6 +138,22 @@ absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
   RegisterFiles(fact);
   engine_->Learn(fact);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<VersionPublished>> CoordinatorImpl::FoldPending(
+    const State& state) {
+  std::vector<VersionPublished> done;
+  for (uint32_t f = 0; f < state.fragments.size(); ++f) {
+    const std::optional<FoldOrder> order = PendingFold(state, f);
+    if (!order.has_value()) continue;
+    absl::StatusOr<VersionPublished> published = engine_->Run(f, *order);
+    // The fold thread waits for space while the run says so.
+    if (absl::IsResourceExhausted(published.status())) continue;
+    RETURN_IF_ERROR(published.status());
+    fold_running_[f] = true;
+    done.push_back(*std::move(published));
+  }
+  return done;
 }
 
 absl::Status CoordinatorImpl::Recover() {
@@ -163,6 +184,10 @@ absl::Status CoordinatorImpl::Recover() {
       RETURN_IF_ERROR(engine_->Rebuild(f, state.fragments[f].version));
     }
   }
+  // Before anything is served: a fold that cannot be done must not be found out
+  // in the middle of the run.
+  fold_running_.assign(state.fragments.size(), false);
+  ASSIGN_OR_RETURN(std::vector<VersionPublished> folded, FoldPending(state));
   EpochStarted started;
   started.epoch = state.epoch + 1;
   started.boot_nonce = RandomBytes(8);
@@ -179,7 +204,6 @@ absl::Status CoordinatorImpl::Recover() {
   sequencer.policy = options_.policy;
   sequencer.clock = options_.clock;
   sequencer.soft = StartSoft(state, options_.clock->Now());
-  fold_running_.assign(state.fragments.size(), false);
   metrics_.Restore(state);
   sequencer.state = std::move(state);
   sequencer.journal = std::move(journal);
@@ -191,6 +215,7 @@ absl::Status CoordinatorImpl::Recover() {
   sequencer_ = std::make_unique<Sequencer>(std::move(sequencer));
   fold_thread_ = std::thread([this] { FoldLoop(); });
   sequencer_->Start();
+  for (VersionPublished& published : folded) SubmitFold(std::move(published));
   return absl::OkStatus();
 }
 

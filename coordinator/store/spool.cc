@@ -1,8 +1,9 @@
 #include "coordinator/store/spool.h"
 
-#include <bit>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,21 +16,17 @@ namespace {
 
 constexpr char kPart[] = ".part";
 constexpr char kComplete[] = ".upd";
-constexpr char kMeta[] = ".meta";
 constexpr char kRefused[] = ".refused";
-
-// The value an upload was begun with. Only ever compared as a whole.
-std::string MetaText(const UpdateValue& value) {
-  return absl::StrCat(
-      "diloco spool 1\nbase_version ", value.base_version, "\nbase_digest ",
-      value.base_digest.ToHex(), "\nbytes ", value.bytes, "\ndigest ",
-      value.digest.ToHex(), "\ncodec ", static_cast<uint32_t>(value.codec),
-      "\ntokens ", value.tokens, "\nsteps ", value.steps, "\nloss_bits ",
-      absl::Hex(std::bit_cast<uint64_t>(value.loss)), "\n");
-}
+constexpr size_t kDigestChars = 16;
 
 absl::Status RemoveIfThere(FileSystem* fs, const std::string& path) {
   return fs->Exists(path) ? fs->Remove(path) : absl::OkStatus();
+}
+
+std::string FileName(const std::string& worker, const Digest& digest,
+                     absl::string_view suffix) {
+  return absl::StrCat(worker, ".", digest.ToHex().substr(0, kDigestChars),
+                      suffix);
 }
 
 std::string RoundDir(uint32_t fragment, uint64_t round) {
@@ -54,10 +51,26 @@ SpoolStore::SpoolStore(FileSystem* fs, std::string dir)
     : fs_(fs), dir_(std::move(dir)) {}
 
 std::string SpoolStore::Path(uint32_t fragment, uint64_t round,
-                             const std::string& worker,
+                             const std::string& worker, const Digest& digest,
                              absl::string_view suffix) const {
   return JoinPath(JoinPath(dir_, RoundDir(fragment, round)),
-                  absl::StrCat(worker, suffix));
+                  FileName(worker, digest, suffix));
+}
+
+absl::Status SpoolStore::RemoveOthers(const std::string& dir,
+                                      const std::string& worker,
+                                      const Digest& digest) {
+  const std::string own = FileName(worker, digest, kPart);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_->List(dir));
+  for (const std::string& name : names) {
+    // A worker's name may have dots, but never ends with digest and suffix.
+    const bool of_worker = name.size() == own.size() &&
+                           absl::EndsWith(name, kPart) &&
+                           absl::StartsWith(name, absl::StrCat(worker, "."));
+    if (!of_worker || name == own) continue;
+    RETURN_IF_ERROR(fs_->Remove(JoinPath(dir, name)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<UploadSpool>> SpoolStore::Open(
@@ -71,22 +84,12 @@ absl::StatusOr<std::unique_ptr<UploadSpool>> SpoolStore::Open(
         absl::StrCat("an update of fragment ", fragment, " has ", expected,
                      " bytes, not ", value.bytes));
   }
-  const std::string meta = Path(fragment, round, worker, kMeta);
-  const UploadFile::Paths paths = {Path(fragment, round, worker, kPart),
-                                   Path(fragment, round, worker, kComplete)};
-  RETURN_IF_ERROR(fs_->CreateDirs(DirName(meta)));
-  const std::string text = MetaText(value);
-  bool same = false;
-  if (fs_->Exists(meta)) {
-    ASSIGN_OR_RETURN(const std::string recorded,
-                     ReadFile(fs_, meta, /*limit=*/1 << 16));
-    same = recorded == text;
-  }
-  if (!same) {
-    RETURN_IF_ERROR(RemoveIfThere(fs_, paths.part));
-    RETURN_IF_ERROR(RemoveIfThere(fs_, paths.complete));
-    RETURN_IF_ERROR(WriteFileAtomic(fs_, meta, text));
-  }
+  const UploadFile::Paths paths = {
+      Path(fragment, round, worker, value.digest, kPart),
+      Path(fragment, round, worker, value.digest, kComplete)};
+  const std::string dir = DirName(paths.part);
+  RETURN_IF_ERROR(fs_->CreateDirs(dir));
+  RETURN_IF_ERROR(RemoveOthers(dir, worker, value.digest));
   ASSIGN_OR_RETURN(std::unique_ptr<UploadFile> upload,
                    UploadFile::Open(fs_, paths, value, expect));
   return upload;
@@ -94,20 +97,28 @@ absl::StatusOr<std::unique_ptr<UploadSpool>> SpoolStore::Open(
 
 absl::StatusOr<PartReader> SpoolStore::OpenComplete(uint32_t fragment,
                                                     uint64_t round,
-                                                    const std::string& worker) {
-  const std::string path = Path(fragment, round, worker, kComplete);
+                                                    const std::string& worker,
+                                                    const Digest& digest) {
+  const std::string path = Path(fragment, round, worker, digest, kComplete);
   ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs_->OpenForRead(path));
   return PartReader::Open(std::move(file), path);
 }
 
 absl::Status SpoolStore::Quarantine(uint32_t fragment, uint64_t round,
-                                    const std::string& worker) {
-  const std::string refused = Path(fragment, round, worker, kRefused);
+                                    const std::string& worker,
+                                    const Digest& digest) {
+  const std::string refused = Path(fragment, round, worker, digest, kRefused);
   for (const char* suffix : {kPart, kComplete}) {
-    const std::string path = Path(fragment, round, worker, suffix);
+    const std::string path = Path(fragment, round, worker, digest, suffix);
     if (fs_->Exists(path)) RETURN_IF_ERROR(fs_->Rename(path, refused));
   }
-  return RemoveIfThere(fs_, Path(fragment, round, worker, kMeta));
+  return absl::OkStatus();
+}
+
+absl::Status SpoolStore::Discard(uint32_t fragment, uint64_t round,
+                                 const std::string& worker,
+                                 const Digest& digest) {
+  return RemoveIfThere(fs_, Path(fragment, round, worker, digest, kPart));
 }
 
 absl::Status SpoolStore::Prune(uint32_t fragment, uint64_t round) {

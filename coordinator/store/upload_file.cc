@@ -58,8 +58,8 @@ uint64_t UploadFile::PieceEnd(uint64_t offset) const {
 }
 
 absl::Status UploadFile::GiveUp(const absl::Status& status) {
-  failed_ = absl::InternalError(absl::StrCat(
-      "spool ", paths_.part, " failed for good: ", status.message()));
+  failed_ = absl::InternalError(
+      absl::StrCat("spool ", paths_.part, " failed: ", status.message()));
   return failed_;
 }
 
@@ -153,6 +153,30 @@ absl::Status UploadFile::Write(uint64_t offset, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status UploadFile::Persist() {
+  // Also one that had its final name already: a process may have died between
+  // rename and fsync.
+  absl::Status synced = file_->Sync();
+  if (synced.ok() && !renamed_) {
+    const absl::Status named = fs_->Rename(paths_.part, paths_.complete);
+    if (absl::IsResourceExhausted(named)) return named;
+    if (!named.ok()) return GiveUp(named);
+    renamed_ = true;
+  }
+  if (synced.ok()) synced = fs_->SyncDir(DirName(paths_.complete));
+  if (synced.ok()) return synced;
+  sync_failed_ = true;
+  const std::string& path = renamed_ ? paths_.complete : paths_.part;
+  const absl::Status removed = fs_->Remove(path);
+  if (!removed.ok()) {
+    DILOCO_LOG(ERROR) << "remove this file before the next start: an fsync of "
+                         "it failed, so that it may not hold what it shows "
+                         "path="
+                      << path << " error=\"" << removed.message() << "\"";
+  }
+  return GiveUp(synced);
+}
+
 absl::StatusOr<UploadSpool::Verified> UploadFile::Finish() {
   if (verified_.has_value()) return *verified_;
   RETURN_IF_ERROR(failed_);
@@ -170,15 +194,7 @@ absl::StatusOr<UploadSpool::Verified> UploadFile::Finish() {
         "the update's digest is ", digest.Short(), ", but was announced as ",
         value_.digest.Short(), ": send it again from offset 0"));
   }
-  // Also one that had its final name already: a process may have died between
-  // rename and fsync.
-  absl::Status status = file_->Sync();
-  if (status.ok() && !renamed_) {
-    status = fs_->Rename(paths_.part, paths_.complete);
-    renamed_ = status.ok();
-  }
-  if (status.ok()) status = fs_->SyncDir(DirName(paths_.complete));
-  if (!status.ok()) return GiveUp(status);
+  RETURN_IF_ERROR(Persist());
   verified_ = Verified{screen_->max_abs(), std::sqrt(screen_->sum_squares())};
   return *verified_;
 }

@@ -26,6 +26,7 @@ class UploadFile final : public UploadSpool {
   uint64_t offset() const override { return received_; }
   absl::Status Write(uint64_t offset, absl::string_view bytes) override;
   absl::StatusOr<Verified> Finish() override;
+  bool sync_failed() const override { return sync_failed_; }
 
  private:
   UploadFile(FileSystem* fs, Paths paths, const UpdateValue& value,
@@ -42,7 +43,9 @@ class UploadFile final : public UploadSpool {
   uint64_t PieceBegin(uint64_t offset) const;
   uint64_t PieceEnd(uint64_t offset) const;
   absl::Status WritePiece(absl::string_view piece);
-  // The disk failed: nothing more can be said about the file.
+  // Durable under its final name, which is what a receipt promises.
+  absl::Status Persist();
+  // The file failed: every later call says so.
   absl::Status GiveUp(const absl::Status& status);
 
   FileSystem* const fs_;
@@ -58,7 +61,8 @@ class UploadFile final : public UploadSpool {
   uint64_t written_back_ = 0;
   std::optional<Verified> verified_;  // Complete under its final name.
   bool renamed_ = false;
-  absl::Status failed_;  // Unusable update or failed disk: sticky.
+  bool sync_failed_ = false;
+  absl::Status failed_;  // Unusable update or failed file: sticky.
 };
 
 }  // namespace diloco

@@ -82,13 +82,46 @@ absl::Status VersionStore::Commit(Pending pending) {
     if (file == nullptr) continue;
     RETURN_IF_ERROR(fs_->Rename(absl::StrCat(path, kTemporary), path));
   }
-  if (pending.theta_image != nullptr) {
+  if (pending.theta_image != nullptr || pending.momentum_image != nullptr) {
     RETURN_IF_ERROR(fs_->SyncDir(DirName(ThetaPath(key))));
   }
   if (pending.blob != nullptr) {
     RETURN_IF_ERROR(fs_->SyncDir(DirName(BlobPath(key))));
   }
   return absl::OkStatus();
+}
+
+absl::Status VersionStore::DropIfGood(std::unique_ptr<WritableFile>& pending,
+                                      const std::string& path,
+                                      const Digest& digest) {
+  if (pending == nullptr || !fs_->Exists(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                   fs_->OpenForRead(path));
+  const absl::StatusOr<Digest> there = BlockDigestOfFile(*file);
+  if (!there.ok() || *there != digest) {
+    DILOCO_LOG(WARNING)
+        << "a published file is damaged and is written anew path=" << path;
+    return absl::OkStatus();
+  }
+  pending.reset();
+  return fs_->Remove(absl::StrCat(path, kTemporary));
+}
+
+absl::Status VersionStore::Restore(Pending pending) {
+  const Key key = {pending.fragment, pending.version};
+  Entry entry;
+  {
+    MutexLock lock(&mu_);
+    const auto found = entries_.find(key);
+    DILOCO_CHECK(found != entries_.end());
+    entry = found->second;
+  }
+  RETURN_IF_ERROR(DropIfGood(pending.blob, BlobPath(key), entry.blob.digest));
+  RETURN_IF_ERROR(DropIfGood(pending.theta_image, ThetaPath(key),
+                             entry.theta_image.digest));
+  RETURN_IF_ERROR(DropIfGood(pending.momentum_image, MomentumPath(key),
+                             entry.momentum_image.digest));
+  return Commit(std::move(pending));
 }
 
 void VersionStore::Register(uint32_t fragment, uint64_t version,

@@ -42,6 +42,9 @@ class VersionStore {
   // the version may be created again, but not after DATA_LOSS: a failed fsync
   // is final.
   absl::Status Commit(Pending pending);
+  // The same for a registered version that was folded again: files that are
+  // there with the registered digest are left alone.
+  absl::Status Restore(Pending pending);
 
   // Makes files known to Find; called for VersionPublished and RunCreated
   // facts, on recovery and live. A FileRef of 0 bytes is no file; files that
@@ -93,6 +96,9 @@ class VersionStore {
   std::string BlobPath(Key key) const;
   std::string ThetaPath(Key key) const;
   std::string MomentumPath(Key key) const;
+  // Drops the pending file when `path` is there with this digest.
+  absl::Status DropIfGood(std::unique_ptr<WritableFile>& pending,
+                          const std::string& path, const Digest& digest);
   bool HasImage(Key key, const Entry& entry) const;
   // The blobs from `from` + 1 to `to`; absent when one is not there.
   std::optional<std::vector<Step>> BlobChain(uint32_t fragment, uint64_t from,

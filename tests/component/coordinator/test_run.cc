@@ -95,10 +95,12 @@ absl::StatusOr<T> TestRun::Wait(const std::function<void(Done<T>)>& start) {
 
 void TestRun::JoinAll() {
   for (const std::string& worker : workers) {
+    if (!sessions[worker].empty()) continue;
+    std::string& attempt = attempts_[worker];
+    if (attempt.empty()) attempt = RandomBytes(16);
     JoinEvent event;
     event.worker = worker;
-    event.attempt = RandomBytes(16);
-    event.previous_session = sessions[worker];
+    event.attempt = attempt;
     event.peer = "memory";
     const absl::StatusOr<JoinOutcome> joined =
         Wait<JoinOutcome>([&](Done<JoinOutcome> done) {
@@ -135,6 +137,14 @@ StatusReport TestRun::Status() {
       });
   DILOCO_CHECK(report.ok()) << report.status().message();
   return *report;
+}
+
+std::vector<EventReport> TestRun::Events() {
+  return Wait<EventsOutcome>([&](Done<EventsOutcome> done) {
+           coordinator->GetEvents(0, absl::ZeroDuration(), std::move(done));
+         })
+      .value()
+      .events;
 }
 
 std::vector<float> TestRun::Values(const std::string& worker, uint64_t round,

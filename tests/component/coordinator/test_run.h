@@ -27,6 +27,26 @@ namespace diloco {
 
 inline constexpr char kStateDir[] = "state";
 
+// Calls `hook` before what it does, on the caller's thread.
+class HookedFileSystem final : public FaultFileSystem {
+ public:
+  enum class Call { kCreateDirs, kSyncDir, kRename };
+  std::function<void(Call call, const std::string& path)> hook;
+
+  absl::Status CreateDirs(const std::string& path) override {
+    if (hook) hook(Call::kCreateDirs, path);
+    return FaultFileSystem::CreateDirs(path);
+  }
+  absl::Status SyncDir(const std::string& path) override {
+    if (hook) hook(Call::kSyncDir, path);
+    return FaultFileSystem::SyncDir(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (hook) hook(Call::kRename, to);
+    return FaultFileSystem::Rename(from, to);
+  }
+};
+
 struct TestUpdate {
   uint64_t round = 0;
   UpdateValue value;
@@ -48,12 +68,15 @@ class TestRun {
   // What the process said when it could not go on; OK: it can.
   absl::Status fatal() const;
 
+  // Those that have no session yet; a join whose reply was lost is repeated.
   void JoinAll();
   // UNAVAILABLE when the process has ended.
   absl::StatusOr<ViewOutcome> View(const std::string& worker);
   // Until `version` is published; not OK when the process ends before.
   absl::Status AwaitVersion(uint64_t version);
   StatusReport Status();
+  // What the journal says so far.
+  std::vector<EventReport> Events();
   Digest digest() { return Status().fragments[0].digest; }
 
   // The update that `worker` owes: constant `scale` times what depends on
@@ -81,7 +104,7 @@ class TestRun {
   // Names of files below the state directory that contain `part`.
   std::vector<std::string> FilesWith(const std::string& part);
 
-  FaultFileSystem fs;
+  HookedFileSystem fs;
   ManualClock clock;
   CoordinatorOptions options;  // May be changed before Start.
   std::unique_ptr<MetricsRegistry> metrics;
@@ -95,6 +118,7 @@ class TestRun {
 
   mutable Mutex mu_;
   CondVar changed_;
+  std::map<std::string, std::string> attempts_;  // Of joins without a reply.
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -30,6 +30,9 @@ TEST_CASE("C6.1 an equal repeat is accepted with the first receipt") {
     const auto verdict = run.Judge("a", 1, value);
     REQUIRE(verdict->kind == Kind::kAccepted);
     REQUIRE(verdict->committed->value == value);
+    // The sequence number of its own fact, not of what was decided with it.
+    REQUIRE(std::holds_alternative<UpdateCommitted>(
+        run.facts.at(verdict->committed->sequence - 1)));
     const Decision repeat = run.Do(run.Verified("a", value));
     REQUIRE(repeat.status.ok());
     REQUIRE(repeat.facts.empty());
@@ -39,6 +42,9 @@ TEST_CASE("C6.1 an equal repeat is accepted with the first receipt") {
   REQUIRE(run.Judge("a", 1, value)->kind == Kind::kAccepted);
   run.Fold();
   REQUIRE(run.Judge("a", 1, value)->kind == Kind::kAccepted);
+  REQUIRE((*DecidedUpload(run.state, "a", 0, 1, value.digest))
+              ->committed->sequence ==
+          run.Judge("a", 1, value)->committed->sequence);
   REQUIRE(run.Count<UpdateCommitted>() == 2);
 }
 
@@ -57,6 +63,26 @@ TEST_CASE("C6.1 other values under the same key are a conflict") {
   run.Fold();
   REQUIRE(run.Judge("a", 1, other).status().code() == Code::kAlreadyExists);
   REQUIRE(run.closed().members[0].digest == first.digest);
+}
+
+TEST_CASE("what is decided about a key is known without its values") {
+  CoreRun run = TwoWorkers();
+  const Digest digest = run.Value("a").digest;
+  const auto decided = [&](const Digest& of) {
+    return DecidedUpload(run.state, "a", 0, 1, of);
+  };
+  REQUIRE_FALSE(decided(digest)->has_value());
+  SECTION("accepted") {
+    run.Deliver("a");
+    REQUIRE((*decided(digest))->kind == Kind::kAccepted);
+    REQUIRE(decided(Sha256("other")).status().code() == Code::kAlreadyExists);
+  }
+  SECTION("refused") {
+    run.Refuse("a");
+    REQUIRE((*decided(digest))->kind == Kind::kRefused);
+  }
+  REQUIRE_FALSE(DecidedUpload(run.state, "a", 0, 2, digest)->has_value());
+  REQUIRE_FALSE(DecidedUpload(run.state, "a", 7, 1, digest)->has_value());
 }
 
 TEST_CASE("C6.5 a late update is in no fold, and the worker is told why") {

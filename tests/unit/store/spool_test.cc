@@ -16,8 +16,6 @@ using Code = absl::StatusCode;
 // Two whole frames and a short one.
 constexpr int64_t kElements = 2 * kFrameElements + 1000;
 constexpr uint64_t kChunk = 100'000;
-constexpr char kComplete[] = "spool/f00-r000007/a.upd";
-constexpr char kPart[] = "spool/f00-r000007/a.part";
 
 class Uploading {
  public:
@@ -49,6 +47,11 @@ class Uploading {
            static_cast<uint64_t>(frame) *
                EncodedBytes(Codec::kFp16, kFrameElements);
   }
+  std::string Path(const std::string& suffix) const {
+    return "spool/f00-r000007/a." + value.digest.ToHex().substr(0, 16) + suffix;
+  }
+  std::string complete() const { return Path(".upd"); }
+  std::string part() const { return Path(".part"); }
   std::string Disk(const std::string& path) {
     auto content = ReadFile(&fs, path);
     return content.ok() ? *content : content.status().ToString();
@@ -82,21 +85,21 @@ TEST_CASE("an update that came whole is kept, durable, and can be folded") {
   REQUIRE(u.upload->offset() == u.bytes.size());
 
   u.fs.Crash();
-  REQUIRE(u.Disk(kComplete) == u.bytes);
-  REQUIRE_FALSE(u.fs.Exists(kPart));
-  const auto reader = u.store.OpenComplete(0, 7, "a");
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
+  REQUIRE_FALSE(u.fs.Exists(u.part()));
+  const auto reader = u.store.OpenComplete(0, 7, "a", u.value.digest);
   REQUIRE(reader.ok());
   REQUIRE(reader->header().elements == kElements);
 }
 
 TEST_CASE("an upload goes on where it was after a restart, at any offset") {
-  Uploading u;
+  const Uploading some;
   for (uint64_t stop :
-       {uint64_t{1}, uint64_t{63}, uint64_t{64}, u.FrameBegin(0),
-        u.FrameBegin(0) + 5, u.FrameBegin(1), u.FrameBegin(2) - 1,
-        u.FrameBegin(2) + 77, u.bytes.size() - 1, u.bytes.size()}) {
+       {uint64_t{1}, uint64_t{63}, uint64_t{64}, some.FrameBegin(0),
+        some.FrameBegin(0) + 5, some.FrameBegin(1), some.FrameBegin(2) - 1,
+        some.FrameBegin(2) + 77, some.bytes.size() - 1, some.bytes.size()}) {
     INFO("stopped at " << stop);
-    u.value.tokens = stop;  // Another value: begins anew.
+    Uploading u;
     REQUIRE(u.Open().ok());
     REQUIRE(u.upload->offset() == 0);
     REQUIRE(u.Send(stop).ok());
@@ -105,16 +108,16 @@ TEST_CASE("an upload goes on where it was after a restart, at any offset") {
     REQUIRE(u.upload->offset() == stop);
     REQUIRE(u.Send(u.bytes.size()).ok());
     REQUIRE(u.upload->Finish().ok());
-    REQUIRE(u.Disk(kComplete) == u.bytes);
+    REQUIRE(u.Disk(u.complete()) == u.bytes);
   }
 }
 
 TEST_CASE("what a power cut took is noticed and sent again") {
-  Uploading u;
-  for (uint64_t keep : {uint64_t{0}, uint64_t{10}, u.FrameBegin(0) + 1,
-                        u.FrameBegin(1) + 1000}) {
+  const Uploading some;
+  for (uint64_t keep : {uint64_t{0}, uint64_t{10}, some.FrameBegin(0) + 1,
+                        some.FrameBegin(1) + 1000}) {
     INFO("kept " << keep);
-    u.value.tokens = 1 + keep;
+    Uploading u;
     REQUIRE(u.Open().ok());
     // The directory entry is on disk, the data only in part.
     REQUIRE(u.fs.SyncDir("spool/f00-r000007").ok());
@@ -124,7 +127,7 @@ TEST_CASE("what a power cut took is noticed and sent again") {
     REQUIRE(u.upload->offset() == keep);
     REQUIRE(u.Send(u.bytes.size()).ok());
     REQUIRE(u.upload->Finish().ok());
-    REQUIRE(u.Disk(kComplete) == u.bytes);
+    REQUIRE(u.Disk(u.complete()) == u.bytes);
   }
 }
 
@@ -134,18 +137,18 @@ TEST_CASE("damage in the kept part sends only from that frame on") {
   REQUIRE(u.Send(u.FrameBegin(2)).ok());
   u.fs.KillProcess();
   SECTION("in a frame") {
-    u.fs.FlipBit(kPart, u.FrameBegin(1) + 17, 3);
+    u.fs.FlipBit(u.part(), u.FrameBegin(1) + 17, 3);
     REQUIRE(u.Open().ok());
     REQUIRE(u.upload->offset() == u.FrameBegin(1));
   }
   SECTION("in the header") {
-    u.fs.FlipBit(kPart, 20, 3);
+    u.fs.FlipBit(u.part(), 20, 3);
     REQUIRE(u.Open().ok());
     REQUIRE(u.upload->offset() == 0);
   }
   REQUIRE(u.Send(u.bytes.size()).ok());
   REQUIRE(u.upload->Finish().ok());
-  REQUIRE(u.Disk(kComplete) == u.bytes);
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
 }
 
 TEST_CASE("a frame that arrives damaged is asked for again") {
@@ -159,7 +162,7 @@ TEST_CASE("a frame that arrives damaged is asked for again") {
   REQUIRE(u.upload->offset() == u.FrameBegin(1));
   REQUIRE(u.Send(u.bytes.size()).ok());
   REQUIRE(u.upload->Finish().ok());
-  REQUIRE(u.Disk(kComplete) == u.bytes);
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
 }
 
 TEST_CASE(
@@ -174,10 +177,10 @@ TEST_CASE(
   REQUIRE(status.code() == Code::kInvalidArgument);
   REQUIRE(status.message().find("element 525287") != std::string::npos);
   REQUIRE(u.upload->Finish().status() == status);
-  REQUIRE(u.store.Quarantine(0, 7, "a").ok());
-  REQUIRE(u.fs.Exists("spool/f00-r000007/a.refused"));
-  REQUIRE_FALSE(u.fs.Exists(kPart));
-  REQUIRE(u.store.Quarantine(0, 7, "a").ok());
+  REQUIRE(u.store.Quarantine(0, 7, "a", u.value.digest).ok());
+  REQUIRE(u.fs.Exists(u.Path(".refused")));
+  REQUIRE_FALSE(u.fs.Exists(u.part()));
+  REQUIRE(u.store.Quarantine(0, 7, "a", u.value.digest).ok());
 }
 
 TEST_CASE("a wrong offset is ABORTED and names the right one") {
@@ -210,7 +213,7 @@ TEST_CASE("another digest than announced starts the upload again") {
   REQUIRE(u.Send(u.bytes.size()).ok());
   REQUIRE(u.upload->Finish().status().code() == Code::kDataLoss);
   REQUIRE(u.upload->offset() == 0);
-  REQUIRE_FALSE(u.fs.Exists(kComplete));
+  REQUIRE_FALSE(u.fs.Exists(u.complete()));
 }
 
 TEST_CASE("a size that does not fit the fragment is refused at once") {
@@ -231,10 +234,10 @@ TEST_CASE("a complete update is found again and verified again") {
     REQUIRE(u.upload->Finish()->norm == norm);
   }
   SECTION("damaged since: from that frame on") {
-    u.fs.FlipBit(kComplete, u.FrameBegin(1) + 2, 0);
+    u.fs.FlipBit(u.complete(), u.FrameBegin(1) + 2, 0);
     REQUIRE(u.Open().ok());
     REQUIRE(u.upload->offset() == u.FrameBegin(1));
-    REQUIRE_FALSE(u.fs.Exists(kComplete));
+    REQUIRE_FALSE(u.fs.Exists(u.complete()));
     REQUIRE(u.Send(u.bytes.size()).ok());
     REQUIRE(u.upload->Finish()->norm == norm);
   }
@@ -258,30 +261,73 @@ TEST_CASE("C7.1 a full disk is an error, and the upload goes on with room") {
   }
   REQUIRE(u.Send(u.bytes.size()).ok());
   REQUIRE(u.upload->Finish().ok());
-  REQUIRE(u.Disk(kComplete) == u.bytes);
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
 }
 
-TEST_CASE("C7.1 a failed fsync or write of a spool is final") {
+TEST_CASE("C7.1 a file that failed is given up; it begins again at 0") {
   Uploading u;
   REQUIRE(u.Open().ok());
   REQUIRE(u.Send(1000).ok());
-  SECTION("write") {
-    u.fs.FailWrite(1, 10);
-    REQUIRE(u.Send(u.bytes.size()).code() == Code::kInternal);
-  }
-  SECTION("fsync of the file or of the directory") {
-    REQUIRE(u.Send(u.bytes.size()).ok());
-    u.fs.FailSync(GENERATE(1, 2));
-  }
+  u.fs.FailWrite(1, 10);
+  REQUIRE(u.Send(u.bytes.size()).code() == Code::kInternal);
   const absl::Status first = u.upload->Finish().status();
   REQUIRE(first.code() == Code::kInternal);
   REQUIRE(u.upload->Finish().status() == first);
-  // After a start everything is read and checked again.
+  REQUIRE_FALSE(u.upload->sync_failed());
+  u.upload.reset();
+  REQUIRE(u.store.Discard(0, 7, "a", u.value.digest).ok());
+  REQUIRE(u.Open().ok());
+  REQUIRE(u.upload->offset() == 0);
+  REQUIRE(u.Send(u.bytes.size()).ok());
+  REQUIRE(u.upload->Finish().ok());
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
+}
+
+TEST_CASE("C7.1 a failed fsync says so, and the file is not believed again") {
+  const int which = GENERATE(1, 2);  // Of the file, of the directory.
+  Uploading u;
+  REQUIRE(u.Open().ok());
+  REQUIRE(u.Send(u.bytes.size()).ok());
+  u.fs.FailSync(which);
+  const absl::Status first = u.upload->Finish().status();
+  REQUIRE(first.code() == Code::kInternal);
+  REQUIRE(u.upload->sync_failed());
+  REQUIRE(u.upload->Finish().status() == first);
+  // The next process sees none of it, though the page cache had it all.
+  u.fs.KillProcess();
+  REQUIRE_FALSE(u.fs.Exists(u.part()));
+  REQUIRE_FALSE(u.fs.Exists(u.complete()));
+  REQUIRE(u.Open().ok());
+  REQUIRE(u.upload->offset() == 0);
+  REQUIRE(u.Send(u.bytes.size()).ok());
+  REQUIRE(u.upload->Finish().ok());
   u.fs.Crash();
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
+}
+
+TEST_CASE("another update under the key leaves a complete one alone") {
+  Uploading u;
   REQUIRE(u.Open().ok());
   REQUIRE(u.Send(u.bytes.size()).ok());
   REQUIRE(u.upload->Finish().ok());
-  REQUIRE(u.Disk(kComplete) == u.bytes);
+  Uploading other;
+  other.value.digest = Sha256("other");
+  const PartScreen::Expect expect = {Codec::kFp16, /*fragment=*/0, kElements};
+  // One of another worker, whose name begins alike.
+  const auto third = u.store.Open(0, 7, "a.b", u.value, expect);
+  REQUIRE(third.ok());
+  for (const char* announced : {"other", "yet another"}) {
+    other.value.digest = Sha256(announced);
+    const auto opened = u.store.Open(0, 7, "a", other.value, expect);
+    REQUIRE(opened.ok());
+    REQUIRE((*opened)->offset() == 0);
+    REQUIRE((*opened)->Write(0, u.bytes.substr(0, 100)).ok());
+  }
+  REQUIRE(u.Disk(u.complete()) == u.bytes);
+  // Of the unfinished ones of the key the last is kept.
+  const auto names = u.fs.List("spool/f00-r000007");
+  REQUIRE(names->size() == 3);
+  REQUIRE(u.fs.Exists(other.part()));
 }
 
 TEST_CASE("C7.1 an end at any moment never leaves a wrong complete update") {
@@ -294,11 +340,11 @@ TEST_CASE("C7.1 an end at any moment never leaves a wrong complete update") {
       finished = u.upload->Finish().ok();
     }
     u.fs.Crash();
-    if (finished) REQUIRE(u.Disk(kComplete) == u.bytes);
+    if (finished) REQUIRE(u.Disk(u.complete()) == u.bytes);
     REQUIRE(u.Open().ok());
     REQUIRE(u.Send(u.bytes.size()).ok());
     REQUIRE(u.upload->Finish().ok());
-    REQUIRE(u.Disk(kComplete) == u.bytes);
+    REQUIRE(u.Disk(u.complete()) == u.bytes);
   }
 }
 
@@ -327,8 +373,9 @@ TEST_CASE("a worker's name cannot lead out of the spool") {
                     {Codec::kFp16, /*fragment=*/0, kElements})
               .status()
               .code() == Code::kInvalidArgument);
-  REQUIRE(u.store.OpenComplete(0, 7, "nobody").status().code() ==
-          Code::kNotFound);
+  REQUIRE(
+      u.store.OpenComplete(0, 7, "nobody", u.value.digest).status().code() ==
+      Code::kNotFound);
 }
 
 }  // namespace

@@ -143,15 +143,30 @@ TEST_CASE("C6.5 a copy of another base is dropped before it is trained on") {
               "diloco_worker_digest_mismatches_total 1") != std::string::npos);
 }
 
-TEST_CASE("C6.6 an update with NaN is refused, named and kept as evidence") {
+TEST_CASE("C6.6 a worker whose loss is NaN ends; the run goes on without it") {
   Fixture fixture(2);
   fixture.StartCoordinator();
   Worker good(fixture, 0), bad(fixture, 1);
   bad.prepare = [](FakeTrainer& trainer) { trainer.PoisonAtStep(8); };
   good.Start();
   bad.Start();
+  fixture.Await([&] { return fixture.Status().fragments[0].version >= 4; });
+  bad.Join();
+  INFO(bad.status.ToString());
+  CHECK(bad.status.message().find("loss is nan") != std::string::npos);
+  CHECK(fixture.Status().workers[0].rounds_folded >= 4);
+  CHECK(fixture.Status().workers[1].rounds_folded == 1);
+}
+
+TEST_CASE("C6.6 an infinite value is refused, named and kept as evidence") {
+  Fixture fixture(2);
+  fixture.StartCoordinator();
+  Worker good(fixture, 0), bad(fixture, 1);
+  bad.prepare = [](FakeTrainer& trainer) { trainer.SpikeAtStep(9, 1e8f); };
+  good.Start();
+  bad.Start();
   fixture.Await([&] { return fixture.Status().fragments[0].version >= 2; });
-  // Round 2 closed without it. Its steps 6 to 10 were that round's.
+  // Its steps 6 to 10 were round 2, which closed without it.
   std::promise<EventsOutcome> answer;
   fixture.slot.Get()->GetEvents(0, absl::ZeroDuration(),
                                 [&](absl::StatusOr<EventsOutcome> outcome) {

@@ -27,14 +27,14 @@ namespace {
   __attribute__((target("sse4.2,avx512f,avx512vl,vpclmulqdq,pclmul"), \
                  always_inline)) static inline
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // Bit i is x^(31 - i).
+constexpr uint32_t kReflectedPolynomial = 0x82f63b78;  // Bit i is x^(31 - i).
 
 // x^n modulo P as a factor: in the same order of bits, moved up by one because
 // the product of two numbers in reversed order comes out one place too low.
 constexpr uint64_t Power(int n) {
   uint32_t remainder = uint32_t{1} << 31;  // x^0.
   for (int i = 0; i < n; ++i) {
-    remainder = (remainder >> 1) ^ ((remainder & 1) ? kPolynomial : 0);
+    remainder = (remainder >> 1) ^ ((remainder & 1) ? kReflectedPolynomial : 0);
   }
   return uint64_t{remainder} << 1;
 }

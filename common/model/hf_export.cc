@@ -14,24 +14,26 @@
 namespace diloco {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxTokenizerBytes = 256 << 20;
 
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string Dump(const OrderedJson& json) {
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 // -1 is "there is none".
-Json TokenId(int32_t id) { return id < 0 ? Json(nullptr) : Json(id); }
+OrderedJson TokenId(int32_t id) {
+  return id < 0 ? OrderedJson(nullptr) : OrderedJson(id);
+}
 
 struct SpecialIds {
   int32_t bos = -1, eos = -1, pad = -1;
 };
 
-Json ConfigJson(const ModelConfig& config, const SpecialIds& ids) {
+OrderedJson ConfigJson(const ModelConfig& config, const SpecialIds& ids) {
   const bool qwen = config.qk_norm;
-  Json json = {
+  OrderedJson json = {
       {"architectures", {qwen ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
       {"model_type", qwen ? "qwen3" : "llama"},
       {"hidden_size", config.hidden},
@@ -67,7 +69,7 @@ Json ConfigJson(const ModelConfig& config, const SpecialIds& ids) {
   return json;
 }
 
-Json GenerationJson(const SpecialIds& ids) {
+OrderedJson GenerationJson(const SpecialIds& ids) {
   return {{"bos_token_id", TokenId(ids.bos)},
           {"eos_token_id", TokenId(ids.eos)},
           {"pad_token_id", TokenId(ids.pad)},

@@ -15,7 +15,7 @@
 namespace diloco {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Type = SentencePieceModel::Type;
 
 constexpr char kSpace[] = "\xe2\x96\x81";  // U+2581, SentencePiece's blank.
@@ -62,7 +62,7 @@ std::vector<Merge> DeriveMerges(const SentencePieceModel& model) {
   return merges;
 }
 
-Json Replace(const Json& pattern, const char* content) {
+OrderedJson Replace(const OrderedJson& pattern, const char* content) {
   return {{"type", "Replace"}, {"pattern", pattern}, {"content", content}};
 }
 
@@ -93,8 +93,8 @@ bool HasAddedSymbols(const SentencePieceModel& model) {
 
 // What SentencePiece does to the text first. The patterns are Oniguruma's,
 // where ^ and $ would match at each line.
-Json Normalizer(const SentencePieceModel& model) {
-  Json steps = Json::array();
+OrderedJson Normalizer(const SentencePieceModel& model) {
+  OrderedJson steps = OrderedJson::array();
   if (!model.charsmap.empty()) {
     steps.push_back(
         {{"type", "Precompiled"},
@@ -116,8 +116,8 @@ Json Normalizer(const SentencePieceModel& model) {
   return {{"type", "Sequence"}, {"normalizers", steps}};
 }
 
-Json Decoder(const SentencePieceModel& model) {
-  Json steps = Json::array();
+OrderedJson Decoder(const SentencePieceModel& model) {
+  OrderedJson steps = OrderedJson::array();
   steps.push_back(Replace({{"String", kSpace}}, " "));
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
@@ -141,9 +141,9 @@ absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
         "escape_whitespaces, has no tokenizer.json here");
   }
   // Appended to directly: inserting by key searches from the start.
-  Json::object_t vocab;
+  OrderedJson::object_t vocab;
   std::unordered_set<std::string> seen;
-  Json added = Json::array();
+  OrderedJson added = OrderedJson::array();
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     if (!seen.insert(piece.text).second) {
@@ -160,14 +160,15 @@ absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
                      {"normalized", false},
                      {"special", piece.type != Type::kUserDefined}});
   }
-  Json merges = Json::array();
+  OrderedJson merges = OrderedJson::array();
   for (const Merge& merge : DeriveMerges(model)) {
     merges.push_back(
         {model.pieces[merge.left].text, model.pieces[merge.right].text});
   }
-  const Json unknown =
-      model.unk_id >= 0 ? Json(model.pieces[model.unk_id].text) : Json(nullptr);
-  const Json root = {
+  const OrderedJson unknown = model.unk_id >= 0
+                                  ? OrderedJson(model.pieces[model.unk_id].text)
+                                  : OrderedJson(nullptr);
+  const OrderedJson root = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
@@ -192,22 +193,22 @@ absl::StatusOr<std::string> TokenizerJson(const SentencePieceModel& model) {
         {"ignore_merges", false},
         {"vocab", std::move(vocab)},
         {"merges", merges}}}};
-  return root.dump(1, ' ', false, Json::error_handler_t::replace);
+  return root.dump(1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 std::string TokenizerConfigJson(const SentencePieceModel& model,
                                 int64_t max_positions) {
   const auto token = [&](int32_t id) {
-    return id < 0 ? Json(nullptr) : Json(model.pieces[id].text);
+    return id < 0 ? OrderedJson(nullptr) : OrderedJson(model.pieces[id].text);
   };
-  const Json root = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                     {"bos_token", token(model.bos_id)},
-                     {"eos_token", token(model.eos_id)},
-                     {"unk_token", token(model.unk_id)},
-                     {"pad_token", token(model.pad_id)},
-                     {"clean_up_tokenization_spaces", false},
-                     {"model_max_length", max_positions}};
-  return root.dump(1, ' ', false, Json::error_handler_t::replace);
+  const OrderedJson root = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                            {"bos_token", token(model.bos_id)},
+                            {"eos_token", token(model.eos_id)},
+                            {"unk_token", token(model.unk_id)},
+                            {"pad_token", token(model.pad_id)},
+                            {"clean_up_tokenization_spaces", false},
+                            {"model_max_length", max_positions}};
+  return root.dump(1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace diloco

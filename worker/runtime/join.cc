@@ -15,7 +15,7 @@
 namespace diloco {
 namespace {
 
-bool MayRetry(const absl::Status& status) {
+bool MayJoinLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsResourceExhausted(status);
 }
@@ -73,7 +73,7 @@ absl::Status Agent::JoinRun() {
       break;
     }
     if (options_.stop_requested()) return absl::CancelledError("stopped");
-    if (!MayRetry(reply.status())) return reply.status();
+    if (!MayJoinLater(reply.status())) return reply.status();
     if (options_.clock->Now() >= give_up) return reply.status();
     if (!told) {
       DILOCO_LOG(WARNING) << "cannot join yet, trying on worker="

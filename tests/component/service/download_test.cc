@@ -7,7 +7,7 @@
 namespace diloco {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
+constexpr size_t kMebi = 1 << 20;
 
 // A file that the coordinator serves, and where it is fetched to.
 struct Served {
@@ -29,7 +29,7 @@ TEST_CASE("a file arrives whole, is counted, and leaves no .part behind") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());
   TempDir dir;
-  const Served served(&fixture.fake, dir, SampleBytes(5 * kMiB + 77));
+  const Served served(&fixture.fake, dir, SampleBytes(5 * kMebi + 77));
   const CancelFlag cancel{false};
   const uint64_t before = fixture.port->traffic().received;
   REQUIRE(
@@ -58,27 +58,27 @@ TEST_CASE("a download goes on from what an earlier process left") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());
   TempDir dir;
-  const Served served(&fixture.fake, dir, SampleBytes(4 * kMiB));
+  const Served served(&fixture.fake, dir, SampleBytes(4 * kMebi));
   const CancelFlag cancel{false};
   REQUIRE(WriteFileAtomic(FileSystem::Posix(), served.target + ".part",
-                          served.bytes.substr(0, 3 * kMiB + 5))
+                          served.bytes.substr(0, 3 * kMebi + 5))
               .ok());
   REQUIRE(
       fixture.port
           ->Download(served.digest, served.bytes.size(), served.target, cancel)
           .ok());
   REQUIRE((served.Fetched() == served.bytes));
-  REQUIRE(fixture.fake.bulk_sent() < kMiB + kMiB / 10);
+  REQUIRE(fixture.fake.bulk_sent() < kMebi + kMebi / 10);
 }
 
 TEST_CASE("what a crash left damaged is fetched again from the start") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());
   TempDir dir;
-  const Served served(&fixture.fake, dir, SampleBytes(2 * kMiB));
+  const Served served(&fixture.fake, dir, SampleBytes(2 * kMebi));
   const CancelFlag cancel{false};
   REQUIRE(WriteFileAtomic(FileSystem::Posix(), served.target + ".part",
-                          std::string(kMiB, '\0'))
+                          std::string(kMebi, '\0'))
               .ok());
   REQUIRE(
       fixture.port
@@ -91,9 +91,9 @@ TEST_CASE("a download over a line that breaks goes on where it was") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());
   TempDir dir;
-  const Served served(&fixture.fake, dir, SampleBytes(8 * kMiB));
+  const Served served(&fixture.fake, dir, SampleBytes(8 * kMebi));
   const CancelFlag cancel{false};
-  fixture.proxy->SetRate(8 * kMiB);
+  fixture.proxy->SetRate(8 * kMebi);
   absl::Status status;
   std::thread loader([&] {
     status = fixture.port->Download(served.digest, served.bytes.size(),
@@ -101,7 +101,7 @@ TEST_CASE("a download over a line that breaks goes on where it was") {
   });
   const uint64_t start = fixture.proxy->bytes_down();
   for (int i = 1; i <= 3; ++i) {
-    REQUIRE(fixture.proxy->WaitForBytesDown(start + 2 * i * kMiB,
+    REQUIRE(fixture.proxy->WaitForBytesDown(start + 2 * i * kMebi,
                                             absl::Seconds(30)));
     fixture.proxy->CutAll();
   }
@@ -116,14 +116,14 @@ TEST_CASE(
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());
   TempDir dir;
-  const Served served(&fixture.fake, dir, SampleBytes(kMiB));
+  const Served served(&fixture.fake, dir, SampleBytes(kMebi));
   const Digest other = Sha256("other");
   fixture.fake.AddFile(other, dir.Path("served"), served.bytes.size());
   const CancelFlag cancel{false};
   const absl::Status status =
       fixture.port->Download(other, served.bytes.size(), served.target, cancel);
   REQUIRE(status.code() == absl::StatusCode::kDataLoss);
-  REQUIRE(fixture.fake.bulk_sent() > 2 * kMiB);
+  REQUIRE(fixture.fake.bulk_sent() > 2 * kMebi);
   REQUIRE_FALSE(FileSystem::Posix()->Exists(served.target));
 }
 

@@ -144,13 +144,13 @@ TEST_CASE("k equal deltas fold as one, for any k and weights") {
 }
 
 TEST_CASE("fp16 deltas of equal weight fold alike in any order") {
-  constexpr size_t kElements = 2000;
+  constexpr size_t kKernelElements = 2000;
   constexpr size_t kMembers = 7;
   std::mt19937 random(6);
   std::vector<std::vector<uint16_t>> deltas(kMembers);
   std::vector<FoldInput> inputs;
   for (auto& delta : deltas) {
-    for (size_t i = 0; i < kElements; ++i) {
+    for (size_t i = 0; i < kKernelElements; ++i) {
       // Any sign and mantissa; exponents of subnormals up to 2^14.
       const auto bits = static_cast<uint16_t>(random());
       delta.push_back((bits & 0x7c00) == 0x7c00 ? bits & 0x83ff : bits);
@@ -158,25 +158,26 @@ TEST_CASE("fp16 deltas of equal weight fold alike in any order") {
     inputs.push_back(
         {Codec::kFp16,
          absl::MakeConstSpan(reinterpret_cast<const char*>(delta.data()),
-                             2 * kElements),
+                             2 * kKernelElements),
          512});
   }
-  State first(std::vector<float>(kElements, 0.0f));
+  State first(std::vector<float>(kKernelElements, 0.0f));
   first.Fold(inputs, OuterSettings());
   for (int i = 0; i < 10; ++i) {
     std::shuffle(inputs.begin(), inputs.end(), random);
-    State state(std::vector<float>(kElements, 0.0f));
+    State state(std::vector<float>(kKernelElements, 0.0f));
     state.Fold(inputs, OuterSettings());
     CHECK(state.theta == first.theta);
   }
 }
 
 TEST_CASE("a random fold is within 2e-6 of the double reference") {
-  constexpr size_t kElements = 1500;
+  constexpr size_t kKernelElements = 1500;
   std::mt19937 random(7);
-  std::vector<std::vector<float>> deltas(8, std::vector<float>(kElements));
-  State state(std::vector<float>(kElements, 0.5f));
-  std::vector<double> theta(kElements, 0.5), momentum(kElements, 0);
+  std::vector<std::vector<float>> deltas(8,
+                                         std::vector<float>(kKernelElements));
+  State state(std::vector<float>(kKernelElements, 0.5f));
+  std::vector<double> theta(kKernelElements, 0.5), momentum(kKernelElements, 0);
   for (int round = 0; round < 5; ++round) {
     std::vector<FoldInput> inputs;
     std::vector<double> weights;
@@ -188,7 +189,7 @@ TEST_CASE("a random fold is within 2e-6 of the double reference") {
       inputs.push_back(Fp32(delta, static_cast<uint64_t>(weights.back())));
     }
     double squares = state.Fold(inputs, OuterSettings());
-    for (size_t i = 0; i < kElements; ++i) {
+    for (size_t i = 0; i < kKernelElements; ++i) {
       std::vector<double> column;
       for (const auto& delta : deltas) column.push_back(delta[i]);
       const double before = momentum[i];

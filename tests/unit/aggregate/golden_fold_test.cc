@@ -13,7 +13,7 @@
 namespace diloco {
 namespace {
 
-constexpr size_t kElements = 5000;  // Several pieces and a rest.
+constexpr size_t kGoldenElements = 5000;  // Several pieces and a rest.
 constexpr int kMembers = 5;
 constexpr int kRounds = 4;
 
@@ -42,10 +42,10 @@ class Source {
 
 std::string GoldenFold(CpuPath path, Codec codec, bool nesterov) {
   Source source(1);
-  std::vector<float> theta(kElements);
+  std::vector<float> theta(kGoldenElements);
   for (float& value : theta) value = source.Next();
-  std::vector<float> momentum(kElements, 0.0f);
-  std::vector<float> change(kElements);
+  std::vector<float> momentum(kGoldenElements, 0.0f);
+  std::vector<float> change(kGoldenElements);
   std::vector<float> all;
   OuterSettings outer;
   outer.nesterov = nesterov;
@@ -53,9 +53,9 @@ std::string GoldenFold(CpuPath path, Codec codec, bool nesterov) {
     std::vector<std::string> encoded(kMembers);
     std::vector<FoldInput> inputs;
     for (int member = 0; member < kMembers; ++member) {
-      std::vector<float> delta(kElements);
+      std::vector<float> delta(kGoldenElements);
       for (float& value : delta) value = source.Next();
-      encoded[member].resize(EncodedBytes(codec, kElements));
+      encoded[member].resize(EncodedBytes(codec, kGoldenElements));
       const absl::Span<char> bytes =
           absl::MakeSpan(&encoded[member][0], encoded[member].size());
       EncodeOnPath(path, codec, delta, bytes);

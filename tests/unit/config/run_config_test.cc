@@ -13,7 +13,7 @@
 namespace diloco {
 namespace {
 
-const char kBase[] = R"(run: {name: kjv}
+const char kRunBase[] = R"(run: {name: kjv}
 model: {layers: 2, hidden: 64, heads: 4, ffn: 172, vocab: 512}
 data: {seq_len: 64}
 train: {tokens: 100M, batch_tokens: 512}
@@ -39,14 +39,14 @@ RunConfig Good(const std::string& text) {
   return loaded->config;
 }
 
-std::vector<std::string> ErrorsOf(const std::string& text) {
+std::vector<std::string> RunErrors(const std::string& text) {
   const auto loaded = Parse(text);
   if (loaded.ok()) return {};
   return absl::StrSplit(loaded.status().message(), '\n');
 }
 
 TEST_CASE("the smallest run file gets every default") {
-  const RunConfig c = Good(kBase);
+  const RunConfig c = Good(kRunBase);
   CHECK(c.run == "kjv");
   CHECK(c.seed == 1);
   CHECK(c.model.kv_heads == 4);
@@ -65,22 +65,22 @@ TEST_CASE("the smallest run file gets every default") {
 }
 
 TEST_CASE("presets set defaults that keys override") {
-  RunConfig c = Good(absl::StrCat(kBase, "sync: {preset: fedavg}\n"));
+  RunConfig c = Good(absl::StrCat(kRunBase, "sync: {preset: fedavg}\n"));
   CHECK(c.outer.rule == OuterRule::kSgd);
   CHECK(c.outer.lr == 1.0);
   CHECK(c.outer.momentum == 0.0);
   CHECK_FALSE(MakePolicy(c).nesterov);
-  c = Good(absl::StrCat(kBase,
+  c = Good(absl::StrCat(kRunBase,
                         "sync: {preset: fedavg, interval: 7, up: fp32}\n",
                         "outer: {lr: 0.5}\n"));
   CHECK(c.sync.interval == 7);
   CHECK(c.sync.up == Codec::kFp32);
   CHECK(c.outer.lr == 0.5);
   // The rule sgd has no momentum, whatever the preset says.
-  c = Good(absl::StrCat(kBase, "outer: {rule: sgd}\n"));
+  c = Good(absl::StrCat(kRunBase, "outer: {rule: sgd}\n"));
   CHECK(c.outer.momentum == 0.0);
   c = Good(
-      absl::StrCat(kBase, "outer: {rule: nesterov, lr: 1, momentum: 0}\n"));
+      absl::StrCat(kRunBase, "outer: {rule: nesterov, lr: 1, momentum: 0}\n"));
   CHECK(c.outer.momentum == 0.0);
 }
 
@@ -115,14 +115,14 @@ TEST_CASE("what this build does not have is refused by name") {
   for (const Case& c : cases) {
     INFO(c.line);
     const std::vector<std::string> errors =
-        ErrorsOf(absl::StrCat(kBase, c.line, "\n"));
+        RunErrors(absl::StrCat(kRunBase, c.line, "\n"));
     REQUIRE(errors.size() == 1);
     CAPTURE(errors[0]);
     CHECK(absl::StartsWith(errors[0], "run.yaml:5:"));
     CHECK(absl::StrContains(errors[0], c.words));
   }
   const auto with = [](const char* from, const char* to) {
-    return ErrorsOf(absl::StrReplaceAll(kBase, {{from, to}}));
+    return RunErrors(absl::StrReplaceAll(kRunBase, {{from, to}}));
   };
   CHECK(absl::StrContains(
       with("seq_len: 64", "seq_len: 64, assignment: leased")[0],
@@ -134,7 +134,7 @@ TEST_CASE("what this build does not have is refused by name") {
 TEST_CASE("cross-checks name both sides") {
   const auto one = [](const char* from, const char* to) {
     const std::vector<std::string> errors =
-        ErrorsOf(absl::StrReplaceAll(kBase, {{from, to}}));
+        RunErrors(absl::StrReplaceAll(kRunBase, {{from, to}}));
     CAPTURE(absl::StrCat(from, " -> ", to), errors);
     REQUIRE(errors.size() == 1);
     return errors[0];
@@ -166,7 +166,7 @@ TEST_CASE("cross-checks name both sides") {
 
 TEST_CASE("C4.1 to C4.4 a file full of mistakes reports them all at once") {
   const std::vector<std::string> errors =
-      ErrorsOf(R"(run: {name: null, seed: -1}
+      RunErrors(R"(run: {name: null, seed: -1}
 model: {layers: 010, hidden: 64, heads: 4, ffn: 172, vocab: 5e2, tied: y}
 data: {seq_len: "64"}
 train:
@@ -195,8 +195,8 @@ TEST_CASE("a momentum of 0.9 in a short run warns") {
     REQUIRE(loaded.ok());
     return loaded->warnings;
   };
-  CHECK(warnings(kBase).empty());
-  const std::string brief = absl::StrReplaceAll(kBase, {{"100M", "1M"}});
+  CHECK(warnings(kRunBase).empty());
+  const std::string brief = absl::StrReplaceAll(kRunBase, {{"100M", "1M"}});
   REQUIRE(warnings(brief).size() == 1);
   CHECK(absl::StrContains(
       warnings(brief)[0],
@@ -207,7 +207,7 @@ TEST_CASE("a momentum of 0.9 in a short run warns") {
 
 TEST_CASE("keys without effect in this build are accepted with a warning") {
   const auto loaded = Parse(absl::StrCat(
-      kBase,
+      kRunBase,
       "join: {probe: true}\nexport: {every: 50, keep: 3}\n"
       "guard: {eval_rise: 0.3, action: pause}\neval: {every: 1 round}\n"));
   REQUIRE(loaded.ok());
@@ -228,8 +228,8 @@ TEST_CASE(
   Put(&fs, "conf/dataset.json", "{}");
   const std::string text = absl::StrCat(
       absl::StrReplaceAll(
-          kBase, {{"seq_len: 64",
-                   "seq_len: 64, tokenizer: tok, manifest: dataset.json"}}),
+          kRunBase, {{"seq_len: 64",
+                      "seq_len: 64, tokenizer: tok, manifest: dataset.json"}}),
       "eval: {shard: val.bin, every: 2 rounds, tokens: 130}\nstate: {dir: "
       "st}\n");
   const auto loaded = ParseRunConfig(&fs, "conf/run.yaml", text);
@@ -298,7 +298,7 @@ TEST_CASE("a tokenizer with more ids than the model has rows is refused") {
       "\n\x03\n\x01"
       "c");
   const std::string text = absl::StrReplaceAll(
-      kBase,
+      kRunBase,
       {{"vocab: 512", "vocab: 2"}, {"64}\n", "64, tokenizer: t.model}\n"}});
   const auto refused = ParseRunConfig(&fs, "run.yaml", text);
   CAPTURE(refused.status().ToString());
@@ -312,30 +312,30 @@ TEST_CASE("a tokenizer with more ids than the model has rows is refused") {
 }
 
 TEST_CASE("each setting of the run moves the digest, local ones do not") {
-  const Digest base = SettingsDigest(Good(kBase));
+  const Digest base = SettingsDigest(Good(kRunBase));
   for (const char* line :
        {"sync: {interval: 99}", "outer: {lr: 0.6}", "outer: {momentum: 0.8}",
         "sync: {up: fp32}", "sync: {weight: uniform}", "sync: {late: reject}",
         "sync: {deadline: 5m}", "join: {ramp_steps: 3}",
         "join: {wait_for: 2}"}) {
     INFO(line);
-    CHECK(SettingsDigest(Good(absl::StrCat(kBase, line, "\n"))) != base);
+    CHECK(SettingsDigest(Good(absl::StrCat(kRunBase, line, "\n"))) != base);
   }
   for (const char* line :
        {"keep: {last: 7}", "listen: {control: \"h:1\"}", "state: {dir: x}",
         "export: {every: 9}", "guard: {eval_rise: 0.1}"}) {
     INFO(line);
-    CHECK(SettingsDigest(Good(absl::StrCat(kBase, line, "\n"))) == base);
+    CHECK(SettingsDigest(Good(absl::StrCat(kRunBase, line, "\n"))) == base);
   }
-  CHECK(SettingsDigest(
-            Good(absl::StrReplaceAll(kBase, {{"100M", "100000k"}}))) == base);
   CHECK(SettingsDigest(Good(
-            absl::StrReplaceAll(kBase, {{"ffn: 172", "ffn: 173"}}))) != base);
+            absl::StrReplaceAll(kRunBase, {{"100M", "100000k"}}))) == base);
+  CHECK(SettingsDigest(Good(absl::StrReplaceAll(
+            kRunBase, {{"ffn: 172", "ffn: 173"}}))) != base);
 }
 
 TEST_CASE("printing the effective values reads back to the same run") {
   const RunConfig c =
-      Good(absl::StrCat(kBase,
+      Good(absl::StrCat(kRunBase,
                         "sync: {preset: fedavg, deadline: 90s, interval_first: "
                         "10, rounds_first: 10}\n"));
   const std::string printed = PrintRunConfig(c);
@@ -350,7 +350,7 @@ TEST_CASE("printing the effective values reads back to the same run") {
 
 TEST_CASE("policy and run settings carry the file's values") {
   const RunConfig c = Good(absl::StrCat(
-      kBase,
+      kRunBase,
       "sync: {interval: 25, interval_first: 10, rounds_first: 3, "
       "min_updates: 2, short_round: fold, late: reject, weight: uniform, "
       "deadline: 2m, up: fp32}\njoin: {wait_for: 2, lease: 2s}\n"
@@ -400,8 +400,9 @@ TEST_CASE("a Hugging Face directory gives the model's shape") {
       "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128,
       "vocab_size": 300, "max_position_embeddings": 64})");
   const std::string text = absl::StrReplaceAll(
-      kBase, {{"model: {layers: 2, hidden: 64, heads: 4, ffn: 172, vocab: 512}",
-               "model: {from: base, z_loss: 1e-4}"}});
+      kRunBase,
+      {{"model: {layers: 2, hidden: 64, heads: 4, ffn: 172, vocab: 512}",
+        "model: {from: base, z_loss: 1e-4}"}});
   const auto loaded = ParseRunConfig(&fs, "run.yaml", text);
   CAPTURE(loaded.status().ToString());
   REQUIRE(loaded.ok());

@@ -11,9 +11,9 @@
 namespace diloco {
 namespace {
 
-const char kBase[] = "coordinator: host:7600\nname: w1\nshard: a.bin\n";
+const char kWorkerBase[] = "coordinator: host:7600\nname: w1\nshard: a.bin\n";
 
-std::vector<std::string> ErrorsOf(const std::string& text) {
+std::vector<std::string> WorkerErrors(const std::string& text) {
   const auto loaded = ParseWorkerConfig("w.yaml", text);
   if (loaded.ok()) return {};
   return absl::StrSplit(loaded.status().message(), '\n');
@@ -23,7 +23,7 @@ TEST_CASE("a worker's file gives its values, with paths relative to itself") {
   const auto loaded = ParseWorkerConfig(
       "/etc/diloco/w.yaml",
       absl::StrCat(
-          kBase,
+          kWorkerBase,
           "run: kjv\nlineage: 000102030405060708090a0b0c0d0e0f\n"
           "threads: 2\ndata_dir: data\nscratch: /tmp/s\n"
           "micro_batch: 4\ncheckpoint: {every: 30s}\nconnect_timeout: 7s\n"
@@ -49,14 +49,15 @@ TEST_CASE("a worker's file gives its values, with paths relative to itself") {
 }
 
 TEST_CASE("the smallest worker file works in its own directory") {
-  const auto loaded = ParseWorkerConfig("conf/w.yaml", kBase);
+  const auto loaded = ParseWorkerConfig("conf/w.yaml", kWorkerBase);
   REQUIRE(loaded.ok());
   CHECK(loaded->config.shard == "conf/a.bin");
   CHECK(loaded->config.scratch == "conf/scratch");
   CHECK(loaded->config.threads == 0);
   CHECK(loaded->config.metrics.empty());
-  REQUIRE(ParseWorkerConfig("w.yaml", kBase)->config.shard == "a.bin");
-  REQUIRE(ParseWorkerConfig("w.yaml", kBase)->config.scratch == "scratch");
+  REQUIRE(ParseWorkerConfig("w.yaml", kWorkerBase)->config.shard == "a.bin");
+  REQUIRE(ParseWorkerConfig("w.yaml", kWorkerBase)->config.scratch ==
+          "scratch");
 }
 
 TEST_CASE("C7.4 run settings in a worker's file say where they belong") {
@@ -66,7 +67,7 @@ TEST_CASE("C7.4 run settings in a worker's file say where they belong") {
         "seed: 3", "seq_len: 128"}) {
     INFO(line);
     const std::vector<std::string> errors =
-        ErrorsOf(absl::StrCat(kBase, line, "\n"));
+        WorkerErrors(absl::StrCat(kWorkerBase, line, "\n"));
     REQUIRE(errors.size() == 1);
     CAPTURE(errors[0]);
     CHECK(absl::StartsWith(errors[0], "w.yaml:4:1: "));
@@ -76,8 +77,8 @@ TEST_CASE("C7.4 run settings in a worker's file say where they belong") {
 }
 
 TEST_CASE("C4.4 required keys, names and types of a worker's file") {
-  CHECK(ErrorsOf("name: w\n").size() == 2);
-  CHECK(ErrorsOf("").size() == 4);
+  CHECK(WorkerErrors("name: w\n").size() == 2);
+  CHECK(WorkerErrors("").size() == 4);
   struct Case {
     const char* line;
     const char* words;
@@ -98,7 +99,7 @@ TEST_CASE("C4.4 required keys, names and types of a worker's file") {
   for (const Case& c : cases) {
     INFO(c.line);
     const std::vector<std::string> errors =
-        ErrorsOf(absl::StrCat(kBase, c.line, "\n"));
+        WorkerErrors(absl::StrCat(kWorkerBase, c.line, "\n"));
     REQUIRE(errors.size() == 1);
     CAPTURE(errors[0]);
     CHECK(absl::StartsWith(errors[0], "w.yaml:4:"));
@@ -109,7 +110,8 @@ TEST_CASE("C4.4 required keys, names and types of a worker's file") {
 TEST_CASE("printing a worker's configuration reads back to the same") {
   for (const char* path : {"w.yaml", "/etc/w.yaml", "conf/w.yaml"}) {
     const auto loaded = ParseWorkerConfig(
-        path, absl::StrCat(kBase, "run: kjv\nbulk: {max_rate: 3MiB/s}\n"));
+        path,
+        absl::StrCat(kWorkerBase, "run: kjv\nbulk: {max_rate: 3MiB/s}\n"));
     REQUIRE(loaded.ok());
     const std::string printed = PrintWorkerConfig(loaded->config);
     const auto again = ParseWorkerConfig("w.yaml", printed);

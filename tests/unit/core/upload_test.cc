@@ -16,7 +16,7 @@ CoreRun TwoWorkers() {
   return run;
 }
 
-bool Contains(const absl::Status& status, const std::string& text) {
+bool Says(const absl::Status& status, const std::string& text) {
   INFO(status.ToString());
   return std::string(status.message()).find(text) != std::string::npos;
 }
@@ -121,8 +121,8 @@ TEST_CASE("C6.5 a future round is refused and both rounds are named") {
   CoreRun run = TwoWorkers();
   const absl::Status status = run.Judge("a", 10, run.Value("a")).status();
   REQUIRE(status.code() == Code::kInvalidArgument);
-  REQUIRE(Contains(status, "round 10"));
-  REQUIRE(Contains(status, "the run is at round 1"));
+  REQUIRE(Says(status, "round 10"));
+  REQUIRE(Says(status, "the run is at round 1"));
   REQUIRE(run.Judge("a", 0, run.Value("a")).status().code() ==
           Code::kInvalidArgument);
 }
@@ -134,15 +134,15 @@ TEST_CASE("C6.5 a wrong base is refused and both bases are named") {
     value.base_version = 3;
     const absl::Status status = run.Judge("a", 1, value).status();
     REQUIRE(status.code() == Code::kInvalidArgument);
-    REQUIRE(Contains(status, "version 3"));
-    REQUIRE(Contains(status, "base is version 0"));
+    REQUIRE(Says(status, "version 3"));
+    REQUIRE(Says(status, "base is version 0"));
   }
   SECTION("digest") {
     value.base_digest = Sha256("damaged");
     const absl::Status status = run.Judge("a", 1, value).status();
     REQUIRE(status.code() == Code::kInvalidArgument);
-    REQUIRE(Contains(status, value.base_digest.Short()));
-    REQUIRE(Contains(status, CoreRun::VersionDigest(0).Short()));
+    REQUIRE(Says(status, value.base_digest.Short()));
+    REQUIRE(Says(status, CoreRun::VersionDigest(0).Short()));
   }
   REQUIRE(run.Do(run.Verified("a", value)).status.code() ==
           Code::kInvalidArgument);

@@ -15,10 +15,10 @@ namespace {
 
 using testing::TempDir;
 
-FileSystem* const kFs = FileSystem::Posix();
+FileSystem* const kDisk = FileSystem::Posix();
 
 TEST_CASE("the bytes tokenizer gives every byte back") {
-  const auto tokenizer = OpenTokenizer(kFs, kBytesTokenizer);
+  const auto tokenizer = OpenTokenizer(kDisk, kBytesTokenizer);
   std::string all;
   for (int i = 0; i < 256; ++i) all.push_back(static_cast<char>(i));
   const auto ids = (*tokenizer)->Encode(all);
@@ -34,10 +34,10 @@ TEST_CASE("the bytes tokenizer gives every byte back") {
 TEST_CASE("a file that is no model is refused by name") {
   const TempDir dir;
   const std::string path = dir.Write("bad.model", "not a model at all");
-  const absl::Status status = OpenTokenizer(kFs, path).status();
+  const absl::Status status = OpenTokenizer(kDisk, path).status();
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE_THAT(std::string(status.message()), Catch::Contains(path));
-  REQUIRE(OpenTokenizer(kFs, dir.File("none")).status().code() ==
+  REQUIRE(OpenTokenizer(kDisk, dir.File("none")).status().code() ==
           absl::StatusCode::kNotFound);
 }
 
@@ -49,9 +49,9 @@ TEST_CASE("C2.3 ids equal those of the sentencepiece package") {
   }
   const std::string folder = std::string(fixtures) + "/tokenizer/";
   const nlohmann::json cases =
-      nlohmann::json::parse(*ReadFile(kFs, folder + "cases.json"));
+      nlohmann::json::parse(*ReadFile(kDisk, folder + "cases.json"));
   for (const char* name : {"unigram", "bpe"}) {
-    const auto tokenizer = OpenTokenizer(kFs, folder + name + "512.model");
+    const auto tokenizer = OpenTokenizer(kDisk, folder + name + "512.model");
     REQUIRE(tokenizer.ok());
     REQUIRE((*tokenizer)->size() == 512);
     REQUIRE((*tokenizer)->eos_id() == 2);
@@ -88,7 +88,7 @@ TEST_CASE("C2.3 control tokens in raw text are ordinary text") {
       &model);
   REQUIRE(error == "");
   const TempDir dir;
-  const auto tokenizer = OpenTokenizer(kFs, dir.Write("t.model", model));
+  const auto tokenizer = OpenTokenizer(kDisk, dir.Write("t.model", model));
   REQUIRE(tokenizer.ok());
   const auto ids = (*tokenizer)->Encode("a<s>b</s>");
   for (const int32_t id : *ids) REQUIRE(id > 2);

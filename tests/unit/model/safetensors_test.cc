@@ -27,7 +27,7 @@ std::string File(const std::string& header, size_t data_bytes) {
   return Le64(header.size()) + header + std::string(data_bytes, '\0');
 }
 
-void Put(FileSystem* fs, const std::string& path, const std::string& bytes) {
+void Write(FileSystem* fs, const std::string& path, const std::string& bytes) {
   auto file = fs->OpenForWrite(path);
   REQUIRE(file.ok());
   REQUIRE((*file)->Truncate(0).ok());
@@ -36,7 +36,7 @@ void Put(FileSystem* fs, const std::string& path, const std::string& bytes) {
 
 absl::Status Open(const std::string& bytes) {
   FaultFileSystem fs;
-  Put(&fs, "m.safetensors", bytes);
+  Write(&fs, "m.safetensors", bytes);
   return SafetensorsReader::Open(&fs, "m.safetensors").status();
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("C3.4 unknown dtypes are refused by name, wrapping offsets too") {
 
 TEST_CASE("C3.4 a legal dtype that is not trained with says which are") {
   FaultFileSystem fs;
-  Put(&fs, "m", File(Entry("\"F8_E4M3\"", "[4]", "[0,4]"), 4));
+  Write(&fs, "m", File(Entry("\"F8_E4M3\"", "[4]", "[0,4]"), 4));
   const auto reader = SafetensorsReader::Open(&fs, "m");
   REQUIRE(reader.ok());
   std::vector<float> out(4);

@@ -10,7 +10,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-constexpr int64_t kElements = 1000;
+constexpr int64_t kThetaElements = 1000;
 
 struct Written {
   FileRef blob;
@@ -43,7 +43,7 @@ class Versions {
     for (const auto& [file, what] : wanted) {
       if (file == nullptr) continue;
       const std::string bytes =
-          PartBytes(Codec::kFp32, SampleValues(kElements, what.second));
+          PartBytes(Codec::kFp32, SampleValues(kThetaElements, what.second));
       if (absl::Status status = file->WriteAt(0, bytes); !status.ok()) {
         return status;
       }
@@ -64,15 +64,15 @@ class Versions {
     }
   }
   absl::StatusOr<uint64_t> Load(uint64_t at_most) {
-    theta.assign(kElements, 0);
-    momentum.assign(kElements, 0);
+    theta.assign(kThetaElements, 0);
+    momentum.assign(kThetaElements, 0);
     return store.LoadNewestImage(0, at_most, absl::MakeSpan(theta),
                                  absl::MakeSpan(momentum));
   }
   void RequireLoaded(uint64_t version) {
     const int seed = static_cast<int>(version);
-    REQUIRE(theta == SampleValues(kElements, seed));
-    REQUIRE(momentum == SampleValues(kElements, 1000 + seed));
+    REQUIRE(theta == SampleValues(kThetaElements, seed));
+    REQUIRE(momentum == SampleValues(kThetaElements, 1000 + seed));
   }
 
   FaultFileSystem fs;
@@ -195,8 +195,8 @@ TEST_CASE("without a good image loading fails and says what to do") {
 TEST_CASE("an image of another size is refused") {
   Versions v;
   v.AddUpTo(0);
-  v.theta.assign(kElements + 1, 0);
-  v.momentum.assign(kElements + 1, 0);
+  v.theta.assign(kThetaElements + 1, 0);
+  v.momentum.assign(kThetaElements + 1, 0);
   REQUIRE(v.store
               .LoadNewestImage(0, 0, absl::MakeSpan(v.theta),
                                absl::MakeSpan(v.momentum))

@@ -25,9 +25,6 @@ constexpr uint64_t kChunkShare = 8;
 // Refusals in a row at the same offset before the upload is given up.
 constexpr int kMaxRefusals = 5;
 constexpr int kMaxDigestMismatches = 2;
-// First and longest pause between two questions whether verification is done.
-constexpr absl::Duration kFirstPoll = absl::Milliseconds(20);
-constexpr absl::Duration kMaxPoll = absl::Seconds(1);
 
 class Uploader {
  public:
@@ -160,37 +157,26 @@ class Uploader {
     return Observe(asked, stream.response().fencing());
   }
 
-  // Asks until the other side has verified.
   absl::StatusOr<std::optional<UploadResult>> Finish() {
-    absl::Duration pause = kFirstPoll;
-    while (true) {
-      v1::FinishUploadRequest request;
-      const Fencing asked = Identify(&request);
-      *request.mutable_key() = key_;
-      request.set_digest(value_.digest());
-      v1::FinishUploadResponse response;
-      grpc::ClientContext context;
-      SetTimeout(&context, options_.control_deadline);
-      const TransferWatch watch(&context, absl::InfiniteDuration(),
-                                options_.clock, cancel_);
-      const absl::Status status =
-          FromGrpcStatus(stub_->FinishUpload(&context, request, &response));
-      Count(WireBytes(request), status.ok() ? WireBytes(response) : 0);
-      if (status.code() == absl::StatusCode::kDataLoss &&
-          ++digest_mismatches_ >= kMaxDigestMismatches) {
-        return Permanent(status);
-      }
-      RETURN_IF_ERROR(status);
-      RETURN_IF_ERROR(Observe(asked, response.fencing()));
-      if (!response.processing()) {
-        return Verdict(response.verdict(), response.reason());
-      }
-      if (!PauseUnlessCancelled(pause, cancel_)) {
-        return Permanent(
-            absl::CancelledError(absl::StrCat(what_, " cancelled")));
-      }
-      pause = std::min(pause * 2, kMaxPoll);
+    v1::FinishUploadRequest request;
+    const Fencing asked = Identify(&request);
+    *request.mutable_key() = key_;
+    request.set_digest(value_.digest());
+    v1::FinishUploadResponse response;
+    grpc::ClientContext context;
+    SetTimeout(&context, options_.control_deadline);
+    const TransferWatch watch(&context, absl::InfiniteDuration(),
+                              options_.clock, cancel_);
+    const absl::Status status =
+        FromGrpcStatus(stub_->FinishUpload(&context, request, &response));
+    Count(WireBytes(request), status.ok() ? WireBytes(response) : 0);
+    if (status.code() == absl::StatusCode::kDataLoss &&
+        ++digest_mismatches_ >= kMaxDigestMismatches) {
+      return Permanent(status);
     }
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(Observe(asked, response.fencing()));
+    return Verdict(response.verdict(), response.reason());
   }
 
   // Whether and when to begin again after `status`.

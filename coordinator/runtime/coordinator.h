@@ -92,7 +92,6 @@ struct BeginOutcome {
 };
 
 struct FinishOutcome {
-  bool processing = false;
   UploadVerdict::Kind kind = UploadVerdict::Kind::kAccepted;
   uint64_t sequence = 0;
   std::string reason;
@@ -225,8 +224,9 @@ class Coordinator {
    public:
     virtual ~Upload() = default;
     virtual uint64_t offset() const = 0;
-    // As UploadSpool::Write, but ABORTED when the file failed, and CANCELLED
-    // once the round does not want it or the worker began another: begin again.
+    // As UploadSpool::Write, but UNAVAILABLE when the file failed, and
+    // CANCELLED once the round does not want it or the worker began another:
+    // begin again.
     virtual absl::Status Write(uint64_t offset, absl::string_view bytes) = 0;
   };
   virtual absl::StatusOr<std::shared_ptr<Upload>> OpenUpload(

@@ -36,7 +36,9 @@ absl::Status ActiveUpload::Judge(const absl::Status& status) {
                        "from its beginning; look at the disk worker="
                     << key_.worker << " round=" << key_.round << " error=\""
                     << status.message() << "\"";
-  return absl::AbortedError(
+  // Not ABORTED: a sender that is refused often gives up, and this is not its
+  // fault.
+  return absl::UnavailableError(
       absl::StrCat(status.message(), ": begin it again, from offset 0"));
 }
 

@@ -42,7 +42,7 @@ class ActiveUpload final : public Coordinator::Upload {
   const UpdateValue& value() const { return value_; }
 
   uint64_t offset() const override;
-  // CANCELLED after Cancel; ABORTED when the file failed: begin again.
+  // CANCELLED after Cancel; UNAVAILABLE when the file failed: begin again.
   absl::Status Write(uint64_t offset, absl::string_view bytes) override;
   // As Write, and UploadSpool::Finish.
   absl::StatusOr<UploadSpool::Verified> Finish();

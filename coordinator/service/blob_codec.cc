@@ -68,8 +68,6 @@ void EncodeBegin(const v1::BeginUploadRequest& request,
 
 void EncodeFinish(const v1::FinishUploadRequest& request,
                   const FinishOutcome& outcome, v1::FinishUploadResponse* out) {
-  out->set_processing(outcome.processing);
-  if (outcome.processing) return;
   out->set_verdict(EncodeVerdict(outcome.kind));
   out->set_reason(outcome.reason);
   if (out->verdict() == v1::VERDICT_ACCEPTED) {

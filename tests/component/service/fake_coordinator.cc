@@ -106,9 +106,9 @@ void FakeCoordinator::RewindNextWrite(uint64_t offset) {
   rewind_ = offset;
 }
 
-void FakeCoordinator::SetProcessing(int times) {
+void FakeCoordinator::SetBusy(int times) {
   MutexLock lock(&mu_);
-  processing_ = times;
+  busy_ = times;
 }
 
 void FakeCoordinator::SetVerdict(UploadVerdict::Kind kind,
@@ -359,17 +359,16 @@ absl::StatusOr<FinishOutcome> FakeCoordinator::FinishUpload(
   MutexLock lock(&mu_);
   ++finishes_;
   RETURN_IF_ERROR(CheckSession(session));
-  FinishOutcome outcome;
-  if (processing_ > 0) {
-    --processing_;
-    outcome.processing = true;
-    return outcome;
+  if (busy_ > 0) {
+    --busy_;
+    return absl::UnavailableError("another call for it is under way");
   }
   if (BlockDigest(uploaded_) != digest) {
     uploaded_.clear();
     return absl::DataLossError("the update has another digest");
   }
   accepted_ = true;
+  FinishOutcome outcome;
   outcome.sequence = 42;
   return outcome;
 }

@@ -29,8 +29,8 @@ class FakeCoordinator : public Coordinator {
   void AddFile(const Digest& digest, const std::string& path, uint64_t bytes);
   // Before the next Write the spool loses what lies behind `offset`.
   void RewindNextWrite(uint64_t offset);
-  // FinishUpload says `processing` so many times first.
-  void SetProcessing(int times);
+  // FinishUpload says so many times first that another call is under way.
+  void SetBusy(int times);
   void SetVerdict(UploadVerdict::Kind kind, const std::string& reason);
   void SetBeginError(const absl::Status& status);
   // Every Watch is held; nothing answers it but SetRevision and ExpirePolls.
@@ -120,7 +120,7 @@ class FakeCoordinator : public Coordinator {
   absl::Duration last_max_wait_ ABSL_GUARDED_BY(mu_);
   std::map<Digest, ServedFile> files_ ABSL_GUARDED_BY(mu_);
   std::optional<uint64_t> rewind_ ABSL_GUARDED_BY(mu_);
-  int processing_ ABSL_GUARDED_BY(mu_) = 0;
+  int busy_ ABSL_GUARDED_BY(mu_) = 0;
   UploadVerdict::Kind kind_ ABSL_GUARDED_BY(mu_) = UploadVerdict::Kind::kSend;
   std::string reason_ ABSL_GUARDED_BY(mu_);
   absl::Status begin_error_ ABSL_GUARDED_BY(mu_);

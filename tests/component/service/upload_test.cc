@@ -16,7 +16,7 @@ TEST_CASE("an update of many chunks arrives whole, is verified and counted") {
   const std::string bytes = SampleBytes(5 * kMiB + 123);
   const SampleUpdate update(dir, bytes);
   const CancelFlag cancel{false};
-  fixture.fake.SetProcessing(3);
+  fixture.fake.SetBusy(3);
   const auto outcome = fixture.port->Upload(update.offer, *update.file, cancel);
   REQUIRE(outcome.ok());
   REQUIRE(outcome->kind == UploadOutcome::Kind::kAccepted);

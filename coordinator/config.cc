@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/config/document.h"
 #include "common/config/field_table.h"
+#include "common/data/dataset_manifest.h"
 #include "common/model/hf_directory.h"
 #include "common/model/sentencepiece_model.h"
 #include "coordinator/config_fields.h"
@@ -208,6 +210,14 @@ class Checker {
       Error(key, content.status().message());
       return;
     }
+    const std::string own_name = path.substr(path.rfind('/') + 1);
+    if (!IsPlainFileName(own_name)) {
+      Error(key,
+            absl::StrCat("the file \"", absl::CHexEscape(own_name),
+                         "\" goes into every export: rename it to "
+                         "letters, digits, '.', '_' and '-' (not hidden)"));
+      return;
+    }
     const std::string name = HfTokenizerName(path);
     static const std::set<std::string>* const kTaken =
         new std::set<std::string>{"config.json", "generation_config.json",
@@ -229,12 +239,30 @@ class Checker {
     loaded_.config.data.tokenizer_files.push_back({path, Sha256(*content)});
   }
 
+  // Text bytes per token of the evaluation shard, when the manifest lists it.
+  void ReadBytesPerToken(const std::string& content) {
+    const absl::StatusOr<DatasetManifest> manifest =
+        ParseManifest(extras_.manifest, content);
+    if (!manifest.ok()) {
+      Error("data.manifest", manifest.status().message());
+      return;
+    }
+    const std::string& shard = extras_.eval_shard;
+    const DatasetManifest::Shard* listed =
+        manifest->Find(shard.substr(shard.rfind('/') + 1));
+    if (listed == nullptr || listed->tokens == 0) return;
+    loaded_.config.data.bytes_per_token =
+        static_cast<double>(listed->text_bytes) /
+        static_cast<double>(listed->tokens);
+  }
+
   void CheckData() {
     RunConfig& config = loaded_.config;
     if (!extras_.manifest.empty()) {
       absl::StatusOr<std::string> content = ReadFile(fs_, extras_.manifest);
       if (content.ok()) {
         config.data.manifest = ContentFile{extras_.manifest, Sha256(*content)};
+        ReadBytesPerToken(*content);
         table_.Warn(errors_, "data.manifest",
                     "it becomes part of the run's identity, but this build "
                     "does not compare the workers' shards with it");
@@ -377,25 +405,34 @@ std::string PrintRunConfig(const RunConfig& config) {
   });
 }
 
-Digest SettingsDigest(const RunConfig& config) {
+std::string SettingsText(const RunConfig& config) {
   PrintTable print(config);
-  std::string text = print.table.Print([](const Field& field) {
-    if (field.no_effect || field.change == Change::kLocal) return false;
-    return field.path != "model.from" && field.path != "data.manifest" &&
-           field.path != "data.tokenizer" && field.path != "eval.shard";
-  });
+  std::string text;
+  for (const Field& field : print.table.fields()) {
+    if (field.no_effect || field.change == Change::kLocal ||
+        field.path == "model.from" || field.path == "data.manifest" ||
+        field.path == "data.tokenizer" || field.path == "eval.shard") {
+      continue;
+    }
+    absl::StrAppend(&text, field.path, " = ", field.value.print(), "\n");
+  }
   if (config.data.manifest) {
-    absl::StrAppend(&text, "manifest ", config.data.manifest->digest.ToHex(),
-                    "\n");
+    absl::StrAppend(
+        &text, "data.manifest = ", config.data.manifest->digest.ToHex(), "\n");
   }
   for (const ContentFile& file : config.data.tokenizer_files) {
-    absl::StrAppend(&text, "tokenizer ", HfTokenizerName(file.path), " ",
+    absl::StrAppend(&text, "data.tokenizer.", HfTokenizerName(file.path), " = ",
                     file.digest.ToHex(), "\n");
   }
   if (config.eval.shard) {
-    absl::StrAppend(&text, "eval ", config.eval.shard->digest.ToHex(), "\n");
+    absl::StrAppend(&text, "eval.shard = ", config.eval.shard->digest.ToHex(),
+                    "\n");
   }
-  return Sha256(text);
+  return text;
+}
+
+Digest SettingsDigest(const RunConfig& config) {
+  return Sha256(SettingsText(config));
 }
 
 Policy MakePolicy(const RunConfig& config) {

@@ -48,6 +48,7 @@ struct RunConfig {
 
   struct Data {
     std::optional<ContentFile> manifest;
+    double bytes_per_token = 0;  // Of the evaluation shard; 0: not known.
     std::vector<ContentFile> tokenizer_files;  // Copied into every export.
   } data;
 
@@ -123,8 +124,11 @@ absl::StatusOr<LoadedRun> ParseRunConfig(FileSystem* fs,
 // configuration (paths are printed as resolved).
 std::string PrintRunConfig(const RunConfig& config);
 
-// Names what makes the run: everything except listen, state.dir and keep; files
-// count by content, not by path. Only the coordinator computes it.
+// What makes the run, a line "key = value" each: all keys but those of this
+// machine (listen, state, keep, export); files count by content, not by path.
+// The state directory keeps it.
+std::string SettingsText(const RunConfig& config);
+// Of that text. Only the coordinator computes it.
 Digest SettingsDigest(const RunConfig& config);
 
 Policy MakePolicy(const RunConfig& config);

@@ -1,5 +1,5 @@
 // The keys of run.yaml as one table, bound to a RunConfig. Used by config.cc
-// only.
+// and by the test of the example file.
 #ifndef COORDINATOR_CONFIG_FIELDS_H_
 #define COORDINATOR_CONFIG_FIELDS_H_
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/edit_distance.h"
 #include "common/base/logging.h"
 
 namespace diloco {
@@ -34,25 +35,6 @@ absl::string_view ChildBelow(absl::string_view path,
 }
 
 }  // namespace
-
-int EditDistance(absl::string_view a, absl::string_view b) {
-  const size_t n = b.size();
-  std::vector<int> before(n + 1), above(n + 1), row(n + 1);
-  for (size_t j = 0; j <= n; ++j) above[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= n; ++j) {
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1,
-                         above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
-    }
-    before = above;
-    above = row;
-  }
-  return above[n];
-}
 
 void FieldTable::Add(Field field) {
   DILOCO_CHECK(Find(field.path) == nullptr) << field.path << " twice";

@@ -82,9 +82,6 @@ class FieldTable {
   std::vector<std::string> warnings_;
 };
 
-// Insertions, deletions, substitutions and swaps of neighbours from a to b.
-int EditDistance(absl::string_view a, absl::string_view b);
-
 }  // namespace diloco
 
 #endif  // COMMON_CONFIG_FIELD_TABLE_H_

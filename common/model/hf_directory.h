@@ -42,6 +42,14 @@ std::vector<std::string> HfTokenizerFiles(FileSystem* fs,
 // any SentencePiece model (*.model), where tools look for it.
 std::string HfTokenizerName(const std::string& path);
 
+// Letters, digits, '.', '_' and '-', not a hidden file: the names that files of
+// an export may have.
+bool IsPlainFileName(absl::string_view name);
+
+// A name beside `path` that nothing has, for what is not complete yet. Whoever
+// takes it removes it; after a crash it stays.
+std::string NewNameBeside(FileSystem* fs, const std::string& path);
+
 // The text of config.json, without special token ids; ParseHfConfig reads it
 // back.
 std::string HfConfigJson(const ModelConfig& config);

@@ -1,10 +1,13 @@
 // Writing a Hugging Face directory that transformers (4 and 5) opens.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "common/model/hf_directory.h"
@@ -155,17 +158,31 @@ absl::Status WriteContents(FileSystem* fs, const std::string& dir,
   return fs->SyncDir(dir);
 }
 
-// Removes what an export that was cut off left behind.
-absl::Status ClearDirectory(FileSystem* fs, const std::string& dir) {
-  if (!fs->Exists(dir)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, fs->List(dir));
-  for (const std::string& name : names) {
-    RETURN_IF_ERROR(fs->Remove(JoinPath(dir, name)));
+// Removes what this export has written so far.
+void RemoveDirectory(FileSystem* fs, const std::string& dir) {
+  const absl::StatusOr<std::vector<std::string>> names = fs->List(dir);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    fs->Remove(JoinPath(dir, name)).IgnoreError();
   }
-  return absl::OkStatus();
+  fs->Remove(dir).IgnoreError();
 }
 
 }  // namespace
+
+std::string NewNameBeside(FileSystem* fs, const std::string& path) {
+  while (true) {
+    std::string name = absl::StrCat(path, ".", ToHex(RandomBytes(4)), ".tmp");
+    if (!fs->Exists(name)) return name;
+  }
+}
+
+bool IsPlainFileName(absl::string_view name) {
+  return !name.empty() && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+         });
+}
 
 std::string HfTokenizerName(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
@@ -192,11 +209,14 @@ absl::Status WriteHfDirectory(FileSystem* fs, const std::string& path,
                      " exists; an export never replaces anything: name another "
                      "directory or remove it"));
   }
-  const std::string temporary = absl::StrCat(dir, ".tmp");
-  RETURN_IF_ERROR(ClearDirectory(fs, temporary));
+  const std::string temporary = NewNameBeside(fs, dir);
   RETURN_IF_ERROR(fs->CreateDirs(temporary));
-  RETURN_IF_ERROR(WriteContents(fs, temporary, contents));
-  RETURN_IF_ERROR(fs->Rename(temporary, dir));
+  absl::Status written = WriteContents(fs, temporary, contents);
+  if (written.ok()) written = fs->Rename(temporary, dir);
+  if (!written.ok()) {
+    RemoveDirectory(fs, temporary);
+    return written;
+  }
   return fs->SyncDir(DirName(dir));
 }
 

@@ -14,12 +14,20 @@ absl::Status FromGrpc(const grpc::Status& status,
                       const std::string& coordinator) {
   if (status.ok()) return absl::OkStatus();
   const absl::Status error = FromGrpcStatus(status);
-  if (absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error)) {
+  if (absl::IsUnavailable(error)) {
     return absl::Status(error.code(),
                         absl::StrCat("coordinator ", coordinator,
                                      " cannot be reached (", error.message(),
                                      "); is it running? Give its address with "
                                      "--coordinator HOST:PORT"));
+  }
+  if (absl::IsDeadlineExceeded(error)) {
+    return absl::Status(
+        error.code(),
+        absl::StrCat("coordinator ", coordinator, " did not answer in time (",
+                     error.message(),
+                     "); it may be waiting for its disk, which `dilococtl "
+                     "status` and its /readyz tell, or out of reach"));
   }
   return WithContext(error, absl::StrCat("coordinator ", coordinator));
 }

@@ -8,25 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/edit_distance.h"
 #include "common/base/status_macros.h"
 
 namespace diloco {
 namespace {
-
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row[b.size()];
-}
 
 std::string FlagLine(const FlagSpec& flag) {
   const std::string name = flag.value.empty()
@@ -183,7 +169,8 @@ std::string ProgramHelp(const std::vector<CommandSpec>& commands) {
       "  2   wrong usage, or a bad configuration file\n"
       "  3   refused: not allowed\n"
       "  4   the coordinator speaks another version of the protocol\n"
-      "  75  temporary: the coordinator cannot be reached; try again\n"
+      "  75  temporary: the coordinator cannot be reached or does not answer; "
+      "try again\n"
       "\nexample:\n"
       "  dilococtl status\n"
       "  dilococtl watch --rounds --coordinator 10.0.0.5:7600\n"
@@ -194,9 +181,9 @@ std::string ProgramHelp(const std::vector<CommandSpec>& commands) {
 std::string NearestName(absl::string_view name,
                         const std::vector<std::string>& names) {
   std::string best;
-  size_t best_distance = 1 + std::max<size_t>(2, name.size() / 3);
+  int best_distance = 1 + std::max(2, static_cast<int>(name.size() / 3));
   for (const std::string& candidate : names) {
-    const size_t distance = EditDistance(name, candidate);
+    const int distance = EditDistance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -40,6 +40,11 @@ absl::Status Init(const std::string& path) {
 }
 
 absl::Status RunConfigCommand(const Invocation& invocation) {
+  if (invocation.json) {
+    return absl::InvalidArgumentError(
+        "config prints YAML and FILE:LINE:COLUMN messages, not JSON; leave "
+        "--json out");
+  }
   const std::string& action = invocation.positional[0];
   if (action == "init") return Init(invocation.positional[1]);
   if (action != "check" && action != "print") {
@@ -67,8 +72,6 @@ CommandSpec ConfigCommand() {
   command.summary =
       "check a run file, print its effective values, or write an example";
   command.positional = {"check|print|init", "FILE"};
-  command.flags = {
-      {"effective", "", "print every key, defaults included (always so)"}};
   command.details =
       "check exits 2 and lists all errors as FILE:LINE:COLUMN: KEY: MESSAGE;\n"
       "nothing is written. FILE is a coordinator's run.yaml; init writes "
@@ -76,7 +79,7 @@ CommandSpec ConfigCommand() {
   command.example =
       "  dilococtl config init run.yaml\n"
       "  dilococtl config check run.yaml\n"
-      "  dilococtl config print --effective run.yaml\n";
+      "  dilococtl config print run.yaml\n";
   command.run = RunConfigCommand;
   return command;
 }

@@ -1,14 +1,12 @@
 // `dilococtl export`: the newest version as a Hugging Face directory. Fetches
 // the files that lead to it, checks every digest, and writes the directory
 // under its name only when it is complete.
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,6 +20,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/export_model.h"
 #include "coordinator/cli/format.h"
+#include "coordinator/cli/message_json.h"
 #include "nlohmann/json.hpp"
 
 namespace diloco {
@@ -82,26 +81,16 @@ class Fetcher {
   TransferCancel cancel_{false};
 };
 
-// Names come from the network and become file names here.
-absl::Status CheckFileName(const std::string& name) {
-  const bool plain =
-      !name.empty() && name[0] != '.' &&
-      std::all_of(name.begin(), name.end(), [](char c) {
-        return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-      });
-  if (!plain) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the coordinator names a tokenizer file '", absl::CHexEscape(name),
-        "', which is not a plain file name"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<std::string>> FetchTokenizer(
     const v1::ExportDescription& description, Fetcher* fetcher) {
   std::vector<std::string> paths;
   for (const v1::NamedFile& file : description.tokenizer()) {
-    RETURN_IF_ERROR(CheckFileName(file.name()));
+    // Names come from the network and become file names here.
+    if (!IsPlainFileName(file.name())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the coordinator names a tokenizer file '",
+          absl::CHexEscape(file.name()), "', which is not a plain file name"));
+    }
     ASSIGN_OR_RETURN(const Digest digest,
                      DecodeDigest(file.name(), file.file().digest()));
     ASSIGN_OR_RETURN(std::string path,
@@ -165,7 +154,8 @@ absl::Status RunExport(const Invocation& invocation) {
   absl::Status written = absl::UnknownError("no attempt");
   for (int i = 0; i < kMaxResolutions && !written.ok(); ++i) {
     ASSIGN_OR_RETURN(description, client.DescribeExport());
-    Fetcher fetcher(invocation.coordinator, absl::StrCat(out, ".files"));
+    Fetcher fetcher(invocation.coordinator,
+                    NewNameBeside(FileSystem::Posix(), out));
     written = WriteModel(description, out, &fetcher);
     if (!absl::IsNotFound(written)) break;
   }
@@ -176,7 +166,7 @@ absl::Status RunExport(const Invocation& invocation) {
     json["run"] = description.run();
     json["version"] = description.version();
     json["folded_tokens"] = description.folded_tokens();
-    std::printf("%s\n", json.dump().c_str());
+    std::printf("%s\n", JsonLine(json).c_str());
     return absl::OkStatus();
   }
   std::printf("%s: version %lu of run %s, %s tokens\n", out.c_str(),

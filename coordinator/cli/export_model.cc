@@ -86,11 +86,14 @@ absl::StatusOr<ExportedModel> BuildModel(
         "use the dilococtl of its build (dilococtl version)");
   }
   model.theta.assign(model.layout.elements, 0.0f);
-  for (const v1::FragmentFiles& fragment : description.fragments()) {
-    if (fragment.fragment() >= model.layout.fragments.size()) {
+  for (uint32_t i = 0; i < model.layout.fragments.size(); ++i) {
+    const v1::FragmentFiles& fragment =
+        description.fragments(static_cast<int>(i));
+    if (fragment.fragment() != i || fragment.files_size() == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the coordinator names fragment ", fragment.fragment(),
-                       " of ", model.layout.fragments.size()));
+          absl::StrCat("the coordinator describes fragment ",
+                       fragment.fragment(), " by ", fragment.files_size(),
+                       " files; expected fragment ", i, " by one at least"));
     }
     const FragmentSpec& spec = model.layout.fragments[fragment.fragment()];
     absl::Span<float> values =

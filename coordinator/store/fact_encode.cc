@@ -1,4 +1,5 @@
 #include "absl/time/time.h"
+#include "common/base/utf8.h"
 #include "coordinator/store/fact_codec.h"
 #include "diloco/v1/journal.pb.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -9,29 +10,11 @@ namespace {
 
 constexpr uint32_t kRecordFormat = 1;
 
-// Length of the UTF-8 character at the front, 0 when there is none.
-size_t CharacterLength(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, beyond U+10FFFF.
-  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
-      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f)) {
-    return 0;
-  }
-  return length;
-}
-
 // A proto3 string that is not UTF-8 can be written but never read again.
 std::string Text(absl::string_view text) {
   std::string safe;
   while (!text.empty()) {
-    const size_t length = CharacterLength(text);
+    const size_t length = Utf8Length(text);
     if (length == 0) {
       safe += '?';
       text.remove_prefix(1);

@@ -18,11 +18,12 @@ CODE_SUFFIXES = (".h", ".cc", ".py", ".proto", ".cmake", ".sh")
 
 # Which directories of ours each directory may include, besides itself.
 COMMON_NO_RPC = ["common/base", "common/io", "common/config", "common/tensor",
-                 "common/model", "common/metrics"]
+                 "common/model", "common/metrics", "common/data"]
 COMMON = COMMON_NO_RPC + ["common/rpc"]
 MAY_INCLUDE = {
     "common/base": [],
     "common/io": ["common/base"],
+    "common/data": ["common/base", "common/io"],
     "common/tensor": ["common/base", "common/io"],
     "common/model": ["common/base", "common/io", "common/tensor"],
     "common/config": ["common/base", "common/io", "common/tensor",

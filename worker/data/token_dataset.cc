@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
-#include "worker/data/dataset_manifest.h"
+#include "common/data/dataset_manifest.h"
 #include "worker/data/permutation.h"
 
 namespace diloco {

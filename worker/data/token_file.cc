@@ -102,27 +102,6 @@ TokenFile::Scan ScanAs(const char* data, uint64_t tokens) {
 
 }  // namespace
 
-const char* TokenFormatName(TokenFormat format) {
-  switch (format) {
-    case TokenFormat::kUint16:
-      return "uint16";
-    case TokenFormat::kUint32:
-      return "uint32";
-    case TokenFormat::kLlmC:
-      return "llm.c";
-  }
-  return "?";
-}
-
-absl::StatusOr<TokenFormat> ParseTokenFormat(absl::string_view name) {
-  for (TokenFormat format :
-       {TokenFormat::kUint16, TokenFormat::kUint32, TokenFormat::kLlmC}) {
-    if (name == TokenFormatName(format)) return format;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", name, "\" is no token format; known: uint16, uint32, llm.c"));
-}
-
 absl::StatusOr<TokenFile> TokenFile::Open(FileSystem* fs,
                                           const std::string& path,
                                           TokenFormat format) {

@@ -11,19 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/data/token_format.h"
 #include "common/io/file_system.h"
 
 namespace diloco {
-
-enum class TokenFormat {
-  kUint16,  // No header.
-  kUint32,  // No header.
-  kLlmC,    // llm.c's header says which width (GPT-2 16, Llama-3 32 bit).
-};
-
-const char* TokenFormatName(TokenFormat format);
-// "uint16", "uint32", "llm.c"; INVALID_ARGUMENT lists them.
-absl::StatusOr<TokenFormat> ParseTokenFormat(absl::string_view name);
 
 // Thread-safe after Open.
 class TokenFile {

@@ -88,36 +88,4 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(
   return SentencePieceTokenizer::Open(fs, name);
 }
 
-std::optional<size_t> FindInvalidUtf8(absl::string_view text) {
-  const auto continues = [&](size_t at) {
-    return at < text.size() && (text[at] & 0xC0) == 0x80;
-  };
-  size_t i = 0;
-  while (i < text.size()) {
-    const uint8_t lead = static_cast<uint8_t>(text[i]);
-    size_t length = 1;
-    uint32_t smallest = 0;
-    uint32_t code = lead;
-    if (lead >= 0x80) {
-      if (lead >= 0xF0 && lead <= 0xF4) {
-        length = 4, smallest = 0x10000, code = lead & 0x07;
-      } else if (lead >= 0xE0 && lead < 0xF0) {
-        length = 3, smallest = 0x800, code = lead & 0x0F;
-      } else if (lead >= 0xC2 && lead < 0xE0) {
-        length = 2, smallest = 0x80, code = lead & 0x1F;
-      } else {
-        return i;
-      }
-      for (size_t k = 1; k < length; ++k) {
-        if (!continues(i + k)) return i;
-        code = code << 6 | (static_cast<uint8_t>(text[i + k]) & 0x3F);
-      }
-      const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-      if (code < smallest || code > 0x10FFFF || surrogate) return i;
-    }
-    i += length;
-  }
-  return std::nullopt;
-}
-
 }  // namespace diloco

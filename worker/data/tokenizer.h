@@ -40,10 +40,6 @@ class Tokenizer {
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(
     FileSystem* fs, const std::string& name);
 
-// The byte offset of the first byte that is not valid UTF-8; nullopt when all
-// is valid.
-std::optional<size_t> FindInvalidUtf8(absl::string_view text);
-
 }  // namespace diloco
 
 #endif  // WORKER_DATA_TOKENIZER_H_

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "worker/data/tokenizer.h"
 
 namespace diloco {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/edit_distance.h"
 #include "common/base/logging.h"
-#include "common/config/field_table.h"
 
 namespace diloco {
 

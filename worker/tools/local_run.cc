@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/data/dataset_manifest.h"
 #include "common/model/hf_directory.h"
 #include "common/model/initialiser.h"
 #include "common/tensor/layout.h"
 #include "worker/core/schedule.h"
-#include "worker/data/dataset_manifest.h"
 #include "worker/data/token_dataset.h"
 #include "worker/train/torch_trainer.h"
 

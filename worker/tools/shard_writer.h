@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/data/dataset_manifest.h"
 #include "common/io/digest.h"
 #include "common/io/file_system.h"
-#include "worker/data/dataset_manifest.h"
 
 namespace diloco {
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/io/digest.h"
 #include "worker/tools/flags.h"
 #include "worker/tools/shard_writer.h"

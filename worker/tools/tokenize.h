@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/data/dataset_manifest.h"
 #include "common/io/file_system.h"
-#include "worker/data/dataset_manifest.h"
 #include "worker/data/token_file.h"
 #include "worker/data/tokenizer.h"
 #include "worker/tools/documents.h"

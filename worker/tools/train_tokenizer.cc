@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "worker/data/sentencepiece_engine.h"
 #include "worker/data/tokenizer.h"
 #include "worker/tools/documents.h"

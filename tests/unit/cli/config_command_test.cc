@@ -44,8 +44,9 @@ TEST_CASE("C4.5 config check exits 2 for bad files and 0 for a good one") {
   const TempDir dir;
   REQUIRE(RunDilococtl({"config", "init", dir.Path("run.yaml")}) == kExitOk);
   CHECK(RunDilococtl({"config", "check", dir.Path("run.yaml")}) == kExitOk);
-  CHECK(RunDilococtl({"config", "print", "--effective",
-                      dir.Path("run.yaml")}) == kExitOk);
+  CHECK(RunDilococtl({"config", "print", dir.Path("run.yaml")}) == kExitOk);
+  CHECK(RunDilococtl({"config", "check", "--json", dir.Path("run.yaml")}) ==
+        kExitUsage);
   CHECK(RunDilococtl({"config", "check", dir.Path("missing.yaml")}) ==
         kExitUsage);
   CHECK(RunDilococtl({"config", "check", dir.Path("")}) == kExitUsage);

@@ -113,6 +113,7 @@ TEST_CASE("nonsense in a description is an error, never a crash") {
   SECTION("short digest") {
     served.fragment()->mutable_files(0)->set_digest("short");
   }
+  SECTION("a fragment without files") { served.fragment()->clear_files(); }
   SECTION("no fragment") { served.description().clear_fragments(); }
   SECTION("no model") { served.description().clear_model_json(); }
   SECTION("not a model") { served.description().set_model_json("{]"); }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "common/io/file_system.h"
 #include "coordinator/config.h"
+#include "coordinator/config_fields.h"
 #include "tests/support/catch.h"
 #include "worker/config.h"
 
@@ -36,6 +37,24 @@ TEST_CASE("the example run file loads and its comments show the defaults") {
   REQUIRE(all.ok());
   CHECK(PrintRunConfig(all->config) == PrintRunConfig(loaded->config));
   CHECK(loaded->config.train.tokens == 1'800'000);
+}
+
+TEST_CASE("the example run file shows every key there is") {
+  FileSystem* fs = FileSystem::Posix();
+  RunConfig config;
+  RunFileExtras extras;
+  FieldTable table = RunFileTable(&config, &extras, ".");
+  ConfigErrors errors("run.yaml");
+  Node root;
+  REQUIRE(ParseDocument(
+      Uncomment(*ReadFile(fs, std::string(kExamples) + "run.yaml")), &errors,
+      &root));
+  table.Read(root, &errors);
+  REQUIRE(errors.ToStatus().ok());
+  for (const Field& field : table.fields()) {
+    INFO(field.path);
+    CHECK(table.IsSet(field.path));
+  }
 }
 
 TEST_CASE("the example worker file loads and its comments show the defaults") {

@@ -238,12 +238,5 @@ TEST_CASE("printing gives a text that reads back to the same values") {
   CHECK(part == "opt:\n  lr: 1.0e-04\n");
 }
 
-TEST_CASE("the edit distance counts a swap as one") {
-  CHECK(EditDistance("", "abc") == 3);
-  CHECK(EditDistance("interval", "intreval") == 1);
-  CHECK(EditDistance("wokers", "workers") == 1);
-  CHECK(EditDistance("kitten", "sitting") == 3);
-}
-
 }  // namespace
 }  // namespace diloco

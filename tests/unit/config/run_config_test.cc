@@ -1,4 +1,5 @@
 // run.yaml: keys, presets, cross-checks, what it turns into.
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ model: {layers: 2, hidden: 64, heads: 4, ffn: 172, vocab: 512}
 data: {seq_len: 64}
 train: {tokens: 100M, batch_tokens: 512}
 )";
+
+const char kManifest[] = R"({"format": 1, "dtype": "uint16", "vocab": 512,
+  "tokenizer": "tokenizer.model", "tokenizer_digest": "", "eos_id": -1,
+  "shards": [{"file": "val.bin", "split": "valid", "file_bytes": 400,
+    "digest": "", "tokens": 200, "documents": 1, "text_bytes": 700, "max_id": 257}]})";
 
 void Put(FileSystem* fs, const std::string& path, const std::string& bytes) {
   REQUIRE(fs->CreateDirs(DirName(path)).ok());
@@ -225,7 +231,8 @@ TEST_CASE(
   Put(&fs, "conf/tok/tokenizer.model", "model bytes");
   Put(&fs, "conf/tok/vocab.json", "{}");
   Put(&fs, "conf/tok/unrelated.txt", "x");
-  Put(&fs, "conf/dataset.json", "{}");
+  const std::string manifest = kManifest;
+  Put(&fs, "conf/dataset.json", manifest);
   const std::string text = absl::StrCat(
       absl::StrReplaceAll(
           kRunBase, {{"seq_len: 64",
@@ -239,6 +246,7 @@ TEST_CASE(
   REQUIRE(c.data.tokenizer_files.size() == 2);
   CHECK(c.data.tokenizer_files[0].path == "conf/tok/tokenizer.model");
   CHECK(c.data.manifest->path == "conf/dataset.json");
+  CHECK(c.data.bytes_per_token == 3.5);
   CHECK(c.state.dir == "conf/st");
   CHECK(c.eval.shard_ids == 200);
   const Policy policy = MakePolicy(c);
@@ -261,7 +269,7 @@ TEST_CASE(
     return SettingsDigest(again->config);
   };
   CHECK(digest_after("conf/tok/tokenizer.model", "other") != before);
-  CHECK(digest_after("conf/dataset.json", "{ }") != before);
+  CHECK(digest_after("conf/dataset.json", manifest + " ") != before);
   CHECK(digest_after("conf/val.bin", std::string(2 * 200, '\0')) != before);
   CHECK(digest_after("conf/tok/vocab.json", "{}") == before);
 
@@ -285,6 +293,69 @@ TEST_CASE(
                             "conf/run.yaml:5:8: eval.shard: "));
     CHECK(absl::StrContains(refused.status().message(), bad.words));
   }
+}
+
+TEST_CASE(
+    "a manifest that is not as tokenize writes it is an error, no crash") {
+  struct Case {
+    const char* from;
+    const char* to;
+    const char* words;
+  };
+  const Case cases[] = {
+      {"\"val.bin\"", "7", "shards[0]: file: not a string"},
+      {"\"tokens\": 200", "\"tokens\": \"200\"", "shards[0]: tokens: "},
+      {"\"tokens\": 200", "\"tokens\": 1.5", "shards[0]: tokens: "},
+      {"\"text_bytes\": 700", "\"text_bytes\": null",
+       "shards[0]: text_bytes: "},
+      {"\"text_bytes\": 700, ", "", "missing key text_bytes"},
+      {"\"format\": 1", "\"format\": 9", "format 9"},
+      {"{", "", "not valid JSON"},
+  };
+  for (const Case& bad : cases) {
+    FaultFileSystem fs;
+    std::string manifest = kManifest;
+    manifest.replace(manifest.find(bad.from), std::strlen(bad.from), bad.to);
+    Put(&fs, "dataset.json", manifest);
+    const auto refused = ParseRunConfig(
+        &fs, "run.yaml",
+        absl::StrReplaceAll(
+            kRunBase,
+            {{"seq_len: 64", "seq_len: 64, manifest: dataset.json"}}));
+    CAPTURE(refused.status().ToString());
+    REQUIRE_FALSE(refused.ok());
+    CHECK(absl::StrContains(refused.status().message(),
+                            "data.manifest: dataset.json"));
+    CHECK(absl::StrContains(refused.status().message(), bad.words));
+  }
+}
+
+TEST_CASE("a tokenizer file whose name an export could not have is refused") {
+  for (const char* name :
+       {"my tokenizer.json", ".hidden.json", "a\xc3\xa9.json"}) {
+    FaultFileSystem fs;
+    Put(&fs, name, "{}");
+    const auto refused = ParseRunConfig(
+        &fs, "run.yaml",
+        absl::StrReplaceAll(
+            kRunBase,
+            {{"seq_len: 64",
+              absl::StrCat("seq_len: 64, tokenizer: \"", name, "\"")}}));
+    CAPTURE(refused.status().ToString());
+    REQUIRE_FALSE(refused.ok());
+    CHECK(absl::StrContains(refused.status().message(), "data.tokenizer: "));
+    CHECK(absl::StrContains(refused.status().message(), "rename it"));
+  }
+}
+
+TEST_CASE("the settings are text with a line for each key of the run") {
+  const std::string text = SettingsText(Good(kRunBase));
+  CHECK(absl::StrContains(text, "sync.interval = 100\n"));
+  CHECK(absl::StrContains(text, "model.vocab = 512\n"));
+  CHECK_FALSE(absl::StrContains(text, "listen."));
+  CHECK_FALSE(absl::StrContains(text, "state."));
+  CHECK_FALSE(absl::StrContains(text, "keep."));
+  CHECK(SettingsDigest(Good(kRunBase)) == Sha256(text));
 }
 
 TEST_CASE("a tokenizer with more ids than the model has rows is refused") {

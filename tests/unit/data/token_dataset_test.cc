@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "common/data/dataset_manifest.h"
 #include "tests/support/catch.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset_manifest.h"
 #include "worker/data/permutation.h"
 
 namespace diloco {

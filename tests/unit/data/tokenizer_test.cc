@@ -95,17 +95,5 @@ TEST_CASE("C2.3 control tokens in raw text are ordinary text") {
   REQUIRE(*(*tokenizer)->Decode(*ids) == "a<s>b</s>");
 }
 
-TEST_CASE("invalid UTF-8 is found at its first byte") {
-  REQUIRE_FALSE(FindInvalidUtf8("").has_value());
-  REQUIRE_FALSE(
-      FindInvalidUtf8("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x99z").has_value());
-  REQUIRE(FindInvalidUtf8("ab\xFF") == 2);
-  REQUIRE(FindInvalidUtf8("\xC3") == 0);
-  REQUIRE(FindInvalidUtf8("x\xC0\x80") == 1);         // Overlong.
-  REQUIRE(FindInvalidUtf8("x\xED\xA0\x80") == 1);     // Surrogate.
-  REQUIRE(FindInvalidUtf8("\xF4\x90\x80\x80") == 0);  // Above U+10FFFF.
-  REQUIRE(FindInvalidUtf8("ok\xE2\x82") == 2);
-}
-
 }  // namespace
 }  // namespace diloco

@@ -98,6 +98,9 @@ TEST_CASE("an export has the keys of both generations of transformers") {
   FaultFileSystem fs;
   HfExport out = ExportOf(model);
   out.model_card = "# card\n";
+  // Somebody else's, whatever it is called.
+  REQUIRE(fs.CreateDirs("out.tmp").ok());
+  REQUIRE(WriteFileAtomic(&fs, "out.tmp/mine", "kept").ok());
   REQUIRE(WriteHfDirectory(&fs, "out/", out).ok());
   const auto json = nlohmann::json::parse(*ReadFile(&fs, "out/config.json"));
   CHECK(json["rope_theta"] == json["rope_parameters"]["rope_theta"]);
@@ -105,7 +108,8 @@ TEST_CASE("an export has the keys of both generations of transformers") {
   CHECK(json["dtype"] == "float32");
   CHECK(json["architectures"][0] == "LlamaForCausalLM");
   CHECK(*ReadFile(&fs, "out/README.md") == "# card\n");
-  CHECK_FALSE(fs.Exists("out.tmp"));
+  CHECK(*ReadFile(&fs, "out.tmp/mine") == "kept");
+  CHECK(fs.List("")->size() == 2);
 }
 
 TEST_CASE(

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "common/data/dataset_manifest.h"
 #include "common/model/hf_directory.h"
 #include "tests/support/catch.h"
 #include "tests/unit/train/small_model.h"
-#include "worker/data/dataset_manifest.h"
 
 namespace diloco {
 namespace {

@@ -1,8 +1,8 @@
-// dataset.json: what `tokenize` wrote, beside the shards it wrote. Used by
-// token_dataset.cc to catch a wrong width or a cut file, and by whoever needs
-// bytes per token.
-#ifndef WORKER_DATA_DATASET_MANIFEST_H_
-#define WORKER_DATA_DATASET_MANIFEST_H_
+// dataset.json: what `tokenize` wrote, beside the shards it wrote. Used by the
+// worker's token_dataset to catch a wrong width or a cut file, and by the run
+// file, which needs bytes per token of the evaluation shard.
+#ifndef COMMON_DATA_DATASET_MANIFEST_H_
+#define COMMON_DATA_DATASET_MANIFEST_H_
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/data/token_format.h"
 #include "common/io/file_system.h"
-#include "worker/data/token_file.h"
 
 namespace diloco {
 
@@ -43,7 +43,10 @@ std::string ManifestToJson(const DatasetManifest& manifest);
 // INVALID_ARGUMENT names file and key.
 absl::StatusOr<DatasetManifest> ReadManifest(FileSystem* fs,
                                              const std::string& path);
+// The same over the text; `name` is the file in messages.
+absl::StatusOr<DatasetManifest> ParseManifest(const std::string& name,
+                                              const std::string& text);
 
 }  // namespace diloco
 
-#endif  // WORKER_DATA_DATASET_MANIFEST_H_
+#endif  // COMMON_DATA_DATASET_MANIFEST_H_

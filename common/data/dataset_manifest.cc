@@ -1,5 +1,4 @@
-// Implements dataset_manifest.h.
-#include "worker/data/dataset_manifest.h"
+#include "common/data/dataset_manifest.h"
 
 #include <nlohmann/json.hpp>
 
@@ -107,6 +106,11 @@ std::string ManifestToJson(const DatasetManifest& manifest) {
 absl::StatusOr<DatasetManifest> ReadManifest(FileSystem* fs,
                                              const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, 64 << 20));
+  return ParseManifest(path, text);
+}
+
+absl::StatusOr<DatasetManifest> ParseManifest(const std::string& path,
+                                              const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not valid JSON"));

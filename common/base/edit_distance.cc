@@ -1,0 +1,27 @@
+#include "common/base/edit_distance.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace diloco {
+
+int EditDistance(absl::string_view a, absl::string_view b) {
+  const size_t n = b.size();
+  std::vector<int> before(n + 1), above(n + 1), row(n + 1);
+  for (size_t j = 0; j <= n; ++j) above[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= n; ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1,
+                         above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before = above;
+    above = row;
+  }
+  return above[n];
+}
+
+}  // namespace diloco

@@ -1,0 +1,15 @@
+// How far a mistyped word is from a known one, for "did you mean". Used by the
+// command lines and the config files.
+#ifndef COMMON_BASE_EDIT_DISTANCE_H_
+#define COMMON_BASE_EDIT_DISTANCE_H_
+
+#include "absl/strings/string_view.h"
+
+namespace diloco {
+
+// Insertions, deletions, substitutions and swaps of neighbours from a to b.
+int EditDistance(absl::string_view a, absl::string_view b);
+
+}  // namespace diloco
+
+#endif  // COMMON_BASE_EDIT_DISTANCE_H_

@@ -1,0 +1,21 @@
+// Well-formed UTF-8: no overlong forms, surrogates or values above U+10FFFF.
+// Used wherever text of others is read.
+#ifndef COMMON_BASE_UTF8_H_
+#define COMMON_BASE_UTF8_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+
+namespace diloco {
+
+// Length of the sequence at the start of `bytes`, 0 if there is none.
+size_t Utf8Length(absl::string_view bytes);
+
+// Where the first byte lies that is not part of a sequence.
+std::optional<size_t> FindInvalidUtf8(absl::string_view text);
+
+}  // namespace diloco
+
+#endif  // COMMON_BASE_UTF8_H_

@@ -8,38 +8,8 @@
 #include "common/base/version.h"
 #include "common/model/hf_directory.h"
 #include "common/model/initialiser.h"
-#include "nlohmann/json.hpp"
 
 namespace diloco {
-namespace {
-
-// Text bytes per token of the evaluation shard, from the manifest that
-// `tokenize` wrote; 0 when the manifest does not list it.
-double BytesPerToken(FileSystem* fs, const RunConfig& config) {
-  if (!config.data.manifest.has_value() || !config.eval.shard.has_value()) {
-    return 0;
-  }
-  const absl::StatusOr<std::string> text =
-      ReadFile(fs, config.data.manifest->path, 1 << 24);
-  if (!text.ok()) return 0;
-  const std::string& shard = config.eval.shard->path;
-  const std::string file = shard.substr(shard.rfind('/') + 1);
-  const nlohmann::json manifest =
-      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!manifest.is_object() || !manifest.contains("shards") ||
-      !manifest["shards"].is_array()) {
-    return 0;
-  }
-  for (const nlohmann::json& entry : manifest["shards"]) {
-    if (!entry.is_object() || entry.value("file", "") != file) continue;
-    const double tokens = entry.value("tokens", 0.0);
-    if (tokens > 0) return entry.value("text_bytes", 0.0) / tokens;
-  }
-  return 0;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const RunConfig& config) {
   FileSystem* const fs = FileSystem::Posix();
@@ -50,6 +20,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   options.policy = MakePolicy(config);
   ASSIGN_OR_RETURN(options.layout, BuildLayout(ModelTensors(config.model), 1));
   options.settings = MakeRunSettings(config, options.layout);
+  options.settings_text = SettingsText(config);
   options.settings_digest = SettingsDigest(config);
   options.state_dir = config.state.dir;
   options.image_every = config.state.image_every;
@@ -70,7 +41,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   if (config.eval.shard.has_value() && config.eval.every > 0) {
     options.eval_shard = config.eval.shard->path;
-    options.bytes_per_token = BytesPerToken(fs, config);
+    options.bytes_per_token = config.data.bytes_per_token;
   }
   for (const ContentFile& file : config.data.tokenizer_files) {
     options.tokenizer_files.push_back(

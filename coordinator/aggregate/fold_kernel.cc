@@ -184,6 +184,4 @@ void ApplyChange(absl::Span<const float> change, absl::Span<float> theta) {
   ApplyChangeOnPath(BestCpuPath(), change, theta);
 }
 
-const char* FoldPathName() { return CpuPathName(BestCpuPath()); }
-
 }  // namespace diloco

@@ -43,9 +43,6 @@ void ApplyChange(absl::Span<const float> change, absl::Span<float> theta);
 void ApplyChangeOnPath(CpuPath path, absl::Span<const float> change,
                        absl::Span<float> theta);
 
-// Which path FoldTile takes on this CPU, for logs: "avx512", "avx2", ...
-const char* FoldPathName();
-
 }  // namespace diloco
 
 #endif  // COORDINATOR_AGGREGATE_FOLD_KERNEL_H_

@@ -41,6 +41,7 @@ std::string FormatSeconds(double seconds) {
 }
 
 std::string FormatWallTime(int64_t unix_ms) {
+  if (unix_ms == 0) return "-";
   return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ",
                           absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
 }
@@ -58,10 +59,6 @@ std::string FormatPhase(v1::Phase phase) {
     default:
       return "unknown";
   }
-}
-
-double BitsPerByte(double loss, double bytes_per_token) {
-  return bytes_per_token > 0 ? loss / (M_LN2 * bytes_per_token) : 0;
 }
 
 }  // namespace diloco

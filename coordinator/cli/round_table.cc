@@ -90,8 +90,7 @@ void RoundTable::AddEval(const v1::StatusResponse& status) {
   for (RoundRow& row : waiting_) {
     if (row.version != status.eval().version()) continue;
     row.eval_loss = status.eval().loss();
-    row.bits_per_byte =
-        BitsPerByte(status.eval().loss(), status.bytes_per_token());
+    row.bits_per_byte = status.eval().bits_per_byte();
   }
 }
 

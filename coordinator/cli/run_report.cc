@@ -56,10 +56,9 @@ std::string ReportText(const v1::StatusResponse& status,
         &text, absl::StrFormat("  eval loss        %.4f at version %d, "
                                "perplexity %.1f",
                                loss, status.eval().version(), std::exp(loss)));
-    if (status.bytes_per_token() > 0) {
-      absl::StrAppend(
-          &text, absl::StrFormat(", %.3f bits per byte",
-                                 BitsPerByte(loss, status.bytes_per_token())));
+    if (status.eval().bits_per_byte() > 0) {
+      absl::StrAppend(&text, absl::StrFormat(", %.3f bits per byte",
+                                             status.eval().bits_per_byte()));
     }
     absl::StrAppend(&text, "\n");
   }
@@ -96,8 +95,7 @@ nlohmann::ordered_json ReportJson(const v1::StatusResponse& status,
   json["parameters"] = report.parameters;
   json["eval"] = nullptr;
   if (status.has_eval()) json["eval"] = MessageToJson(status.eval());
-  json["bits_per_byte"] =
-      BitsPerByte(status.eval().loss(), status.bytes_per_token());
+  json["bits_per_byte"] = status.eval().bits_per_byte();
   json["bytes_sent"] = report.sent;
   json["bytes_received"] = report.received;
   json["synchronous_bytes_sent"] = report.synchronous_sent;

@@ -36,11 +36,9 @@ std::string EvalText(const v1::StatusResponse& status) {
   const v1::EvalStatus& eval = status.eval();
   std::string text = absl::StrFormat("  eval      loss %.4f, perplexity %.1f",
                                      eval.loss(), std::exp(eval.loss()));
-  if (status.bytes_per_token() > 0) {
+  if (eval.bits_per_byte() > 0) {
     absl::StrAppend(
-        &text,
-        absl::StrFormat(", %.3f bits per byte",
-                        BitsPerByte(eval.loss(), status.bytes_per_token())));
+        &text, absl::StrFormat(", %.3f bits per byte", eval.bits_per_byte()));
   }
   return absl::StrCat(text, " at version ", eval.version(), "\n");
 }

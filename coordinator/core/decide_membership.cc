@@ -95,7 +95,8 @@ absl::Status CheckRoom(const Draft& draft, const std::string& joiner) {
   if (active < draft.policy().max_workers) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the run has ", active,
-                   " active workers, the most that join.max_workers allows"));
+                   " active workers, the most that join.max_workers allows: "
+                   "raise it, or take one out (dilococtl drain or evict)"));
 }
 
 }  // namespace

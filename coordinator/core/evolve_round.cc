@@ -105,7 +105,6 @@ absl::Status EvolveRound(State& state, const RoundExtended& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
   RETURN_IF_ERROR(CheckLeases(state, fact, fact.added, &*fragment->open));
   AddLeases(state, *fragment->open, fact.added);
-  ++fragment->open->extensions;
   return absl::OkStatus();
 }
 

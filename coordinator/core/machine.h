@@ -56,7 +56,7 @@ struct JoinEvent {
   std::string worker;
   std::string attempt;
   std::string previous_session;
-  std::string new_session;  // Random, drawn by the caller.
+  std::string new_session;  // Random, drawn by the runtime.
   bool fresh = false;
   bool take_over = false;
   std::string peer;
@@ -132,8 +132,8 @@ struct Decision {
 Decision Decide(const Policy& policy, const State& state, const Soft& soft,
                 const Event& event, Instant now);
 
-// What `decision` on `event` means for instants and rates. Call after each
-// Decide with the same `now`, also when it was refused.
+// What `decision` on `event` means for instants and rates; a refused one means
+// nothing. Call after each Decide with the same `now`.
 void EvolveSoft(Soft& soft, const Event& event, const Decision& decision,
                 Instant now);
 

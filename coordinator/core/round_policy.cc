@@ -144,17 +144,19 @@ absl::Duration DeadlineFor(const Policy& policy, const Soft& soft,
         std::clamp(*policy.deadline, absl::Milliseconds(1), kLongestDeadline));
   }
   double slowest = 0;
+  absl::Duration shortest = kShortestDeadline;
   for (const Lease& lease : leases) {
     const auto found = soft.workers.find(lease.worker);
     if (found == soft.workers.end() || found->second.step_seconds <= 0) {
+      // It may be slower than all that were measured.
+      shortest = kUnmeasuredDeadline;
       continue;
     }
     slowest = std::max(slowest, lease.steps * found->second.step_seconds +
                                     found->second.upload_seconds);
   }
-  if (slowest <= 0) return kUnmeasuredDeadline;
   return WholeMilliseconds(std::clamp(absl::Seconds(kDeadlineFactor * slowest),
-                                      kShortestDeadline, kLongestDeadline));
+                                      shortest, kLongestDeadline));
 }
 
 std::string WhyNoRound(const Policy& policy, const State& state,

@@ -36,8 +36,9 @@ std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
                               const std::vector<std::string>& workers,
                               uint64_t round, const OpenRound* open);
 
-// The fixed deadline, or 1.5 x the slowest predicted finish (at least 10 s; 10
-// min when nothing is measured). Whole milliseconds, as the journal keeps it.
+// The fixed deadline, or 1.5 x the slowest predicted finish: at least 10 s, or
+// 10 min when a worker is not measured yet. Whole milliseconds, as the journal
+// keeps it.
 absl::Duration DeadlineFor(const Policy& policy, const Soft& soft,
                            const std::vector<Lease>& leases);
 

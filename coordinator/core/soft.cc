@@ -71,6 +71,18 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
   }
 }
 
+void StandStill(Soft& soft, absl::Duration stall) {
+  soft.started_at += stall;
+  soft.eval_opened_at += stall;
+  for (Soft::Round& round : soft.rounds) {
+    round.started_at += stall;
+    round.deadline_from += stall;
+  }
+  for (auto& [name, worker] : soft.workers) {
+    if (worker.last_heard.has_value()) *worker.last_heard += stall;
+  }
+}
+
 Instant LastHeard(const Soft& soft, const std::string& worker) {
   const auto found = soft.workers.find(worker);
   if (found == soft.workers.end() || !found->second.last_heard.has_value()) {

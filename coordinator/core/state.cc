@@ -55,6 +55,8 @@ struct Apply {
     if (fact.worker.empty() || fact.session.empty()) {
       return absl::InvalidArgumentError("a join needs a name and a session");
     }
+    const bool is_new = state.workers.count(fact.worker) == 0;
+    if (is_new) ForgetLongestAway();
     WorkerState& worker = state.workers[fact.worker];
     if (worker.membership == Membership::kEvicted) {
       return absl::InvalidArgumentError(
@@ -90,9 +92,11 @@ struct Apply {
       case Departure::kLeft:
         worker->membership = Membership::kLeft;
         worker->draining = false;
+        worker->departed_at = state.revision;
         return absl::OkStatus();
       case Departure::kLost:
         worker->membership = Membership::kLost;
+        worker->departed_at = state.revision;
         return absl::OkStatus();
       case Departure::kEvicted:
         worker->membership = Membership::kEvicted;
@@ -206,6 +210,46 @@ struct Apply {
     state.finished = true;
     state.finish_reason = fact.reason;
     return absl::OkStatus();
+  }
+
+  bool IsNeeded(const std::string& name) const {
+    for (const FragmentState& fragment : state.fragments) {
+      if (fragment.open.has_value() && fragment.open->leases.count(name) != 0) {
+        return true;
+      }
+      if (!fragment.folding.has_value()) continue;
+      for (const RoundMember& member : fragment.folding->members) {
+        if (member.worker == name) return true;
+      }
+    }
+    if (!state.eval.has_value()) return false;
+    for (const EvalSlice& slice : state.eval->slices) {
+      if (slice.worker == name) return true;
+    }
+    return false;
+  }
+
+  void ForgetLongestAway() {
+    size_t away = 0;
+    auto longest = state.workers.end();
+    for (auto it = state.workers.begin(); it != state.workers.end(); ++it) {
+      if (it->second.membership != Membership::kLeft &&
+          it->second.membership != Membership::kLost) {
+        continue;
+      }
+      ++away;
+      if (!IsNeeded(it->first) &&
+          (longest == state.workers.end() ||
+           it->second.departed_at < longest->second.departed_at)) {
+        longest = it;
+      }
+    }
+    if (away <= kRememberedDepartures || longest == state.workers.end()) return;
+    for (FragmentState& fragment : state.fragments) {
+      fragment.last_committed.erase(longest->first);
+      fragment.last_refused.erase(longest->first);
+    }
+    state.workers.erase(longest);
   }
 
   // The carried tokens were trained into values that are gone, unless they

@@ -15,6 +15,14 @@
 
 namespace diloco {
 
+// Workers that left or are lost and whose state is kept, for their return and
+// for status. When one more comes, the one that has been away longest is
+// forgotten: under its name a new worker may join, tokens that it carried do
+// not count, and a repeat of its last upload is answered as by a stranger. One
+// that an open round, fold or evaluation names is never forgotten, nor is an
+// evicted one: those may not join again.
+inline constexpr size_t kRememberedDepartures = 1000;
+
 // active -> lost (silent for the lease) -> active (heard again or joined)
 // active, lost -> left -> active (joined again); any -> evicted, for good.
 enum class Membership { kActive, kLost, kLeft, kEvicted };
@@ -34,6 +42,7 @@ struct WorkerState {
   // folded; under `late: carry` they extend its next lease.
   uint64_t carried_tokens = 0;
   double progress_reached = 0;  // End of its last window: never goes back.
+  uint64_t departed_at = 0;     // State::revision when it left or was lost.
 
   friend bool operator==(const WorkerState&, const WorkerState&) = default;
 };
@@ -52,7 +61,6 @@ struct OpenRound {
   std::map<std::string, StoredUpdate> committed;
   std::map<std::string, UpdateRefused> refused;
   absl::Duration deadline;  // Of one period; an extension starts another.
-  uint32_t extensions = 0;
 
   friend bool operator==(const OpenRound&, const OpenRound&) = default;
 };
@@ -141,7 +149,7 @@ struct Soft {
     Instant started_at;     // Opening or restart.
     Instant deadline_from;  // Opening, restart or last extension.
   };
-  Instant started_at;  // Of this process.
+  Instant started_at;  // Of this process; later by the time it stood still.
   std::map<std::string, Worker> workers;
   std::vector<Round> rounds;  // By fragment.
   Instant eval_opened_at;

@@ -184,8 +184,7 @@ absl::StatusOr<ServedFile> CoordinatorImpl::FindFile(const Digest& digest) {
                    ": it is no longer kept; resolve again"));
 }
 
-void CoordinatorImpl::CountBulkBytes(const std::string&, uint64_t received,
-                                     uint64_t sent) {
+void CoordinatorImpl::CountBulkBytes(uint64_t received, uint64_t sent) {
   bulk_received_ += received;
   bulk_sent_ += sent;
   metrics_.received_bytes->Increment(static_cast<double>(received));

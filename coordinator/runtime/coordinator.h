@@ -142,7 +142,7 @@ struct StatusReport {
 
 struct EventReport {
   uint64_t sequence = 0;
-  absl::Time wall_time;
+  std::optional<absl::Time> wall_time;  // Absent: before this start.
   Fact fact;
   std::optional<StatusReport> status;  // After versions and evaluations.
 };
@@ -164,6 +164,7 @@ struct CoordinatorOptions {
   Policy policy;
   RunSettings settings;
   Digest settings_digest;
+  std::string settings_text;  // What the digest is of, for messages.
   Layout layout;
   std::string state_dir;
   uint64_t image_every = 8;  // Versions between images.
@@ -244,8 +245,7 @@ class Coordinator {
   virtual void ResolveForExport(uint32_t fragment,
                                 Done<ResolveOutcome> done) = 0;
   // For the bulk counters.
-  virtual void CountBulkBytes(const std::string& session, uint64_t received,
-                              uint64_t sent) = 0;
+  virtual void CountBulkBytes(uint64_t received, uint64_t sent) = 0;
 
   // Operators.
   virtual void GetStatus(Done<StatusReport> done) = 0;

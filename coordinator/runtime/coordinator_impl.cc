@@ -9,6 +9,7 @@
 #include "common/base/ids.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "coordinator/core/soft.h"
 
 namespace diloco {
 namespace {
@@ -33,9 +34,12 @@ void CoordinatorImpl::Stop() {
     fold_stop_ = true;
     fold_wake_.SignalAll();
   }
+  // The sequencer first: the fold thread may wait for an answer that does not
+  // come while the disk is full. A fold that ends after it is folded again by
+  // the next start.
+  if (sequencer_ != nullptr) sequencer_->Stop();
   if (fold_thread_.joinable()) fold_thread_.join();
   if (sequencer_ == nullptr) return;
-  sequencer_->Stop();
   // The thread is gone: what waits is answered here.
   const absl::Status stopping =
       absl::UnavailableError("the coordinator is stopping");
@@ -85,9 +89,7 @@ absl::StatusOr<std::string> CoordinatorImpl::Caller(const std::string& session,
   RETURN_IF_ERROR(CheckFencing(fencing));
   ASSIGN_OR_RETURN(std::string worker,
                    WorkerOfSession(sequencer_->state(), session));
-  Soft::Worker& soft = sequencer_->soft().workers[worker];
-  soft.last_heard = options_.clock->Now();
-  soft.session_used = true;
+  HearEvent(sequencer_->soft(), BeatEvent{worker}, options_.clock->Now());
   return worker;
 }
 
@@ -182,8 +184,8 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     const absl::StatusOr<std::string> worker = Caller(session, fencing);
     if (!worker.ok()) return done(worker.status());
     const State& state = sequencer_->state();
-    Soft::Worker& soft = sequencer_->soft().workers[*worker];
-    if (progress.step_seconds > 0) soft.step_seconds = progress.step_seconds;
+    HearEvent(sequencer_->soft(), BeatEvent{*worker, progress.step_seconds},
+              options_.clock->Now());
     // The copy it holds, against what was published.
     if (progress.digest.has_value() &&
         progress.version == state.fragments[0].version &&
@@ -202,9 +204,12 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
                           << " hint=\"the worker downloads theta afresh\"";
       }
     }
-    metrics_.SetWorker(*worker, progress);
     progress_[*worker] = progress;
-    if (state.workers.at(*worker).membership == Membership::kLost) {
+    const Membership membership = state.workers.at(*worker).membership;
+    if (membership == Membership::kActive) {
+      metrics_.SetWorker(*worker, progress);
+    }
+    if (membership == Membership::kLost) {
       sequencer_->Submit(BeatEvent{*worker, progress.step_seconds}, nullptr);
     }
     done(state.revision);
@@ -278,7 +283,6 @@ void CoordinatorImpl::Leave(std::string session, Fencing fencing,
 
 void CoordinatorImpl::OnDurable(const std::vector<AppliedFact>& facts) {
   const absl::Time wall = options_.clock->WallTime();
-  bool published = false;
   {
     MutexLock lock(&fold_mu_);
     for (const AppliedFact& applied : facts) to_learn_.push_back(applied.fact);
@@ -287,24 +291,42 @@ void CoordinatorImpl::OnDurable(const std::vector<AppliedFact>& facts) {
     metrics_.Count(applied.fact);
     EventReport event{applied.sequence, wall, applied.fact, std::nullopt};
     if (const auto* version = std::get_if<VersionPublished>(&applied.fact)) {
-      published = true;
       RegisterFiles(applied.fact);
       fold_running_[version->fragment] = false;
     }
     if (const auto* closed = std::get_if<RoundClosed>(&applied.fact)) {
       uploads_.CancelRound(closed->fragment, closed->round);
     }
+    if (const auto* departed = std::get_if<WorkerDeparted>(&applied.fact)) {
+      metrics_.RemoveWorker(departed->worker);
+    }
+    if (std::holds_alternative<WorkerJoined>(applied.fact)) ForgetWorkers();
+    // Not with each slice: a status is as large as there are workers.
+    const auto* eval = std::get_if<EvalReported>(&applied.fact);
+    const std::optional<EvalResult>& last = sequencer_->state().last_eval;
     if (std::holds_alternative<VersionPublished>(applied.fact) ||
-        std::holds_alternative<EvalReported>(applied.fact) ||
-        std::holds_alternative<RunFinished>(applied.fact)) {
+        std::holds_alternative<RunFinished>(applied.fact) ||
+        (eval != nullptr && last.has_value() &&
+         last->version == eval->version)) {
       event.status = MakeStatus();
     }
     events_.Add(std::move(event));
   }
-  if (published) metrics_.SetState(sequencer_->state());
+  metrics_.SetState(sequencer_->state());
+}
+
+void CoordinatorImpl::ForgetWorkers() {
+  const State& state = sequencer_->state();
+  const auto forgotten = [&state](const auto& entry) {
+    return !state.workers.contains(entry.first);
+  };
+  std::erase_if(progress_, forgotten);
+  std::erase_if(digest_alarms_, forgotten);
+  std::erase_if(sequencer_->soft().workers, forgotten);
 }
 
 void CoordinatorImpl::AfterBatch() {
+  KeepStatus();
   StartFolds();
   const Instant now = options_.clock->Now();
   const State& state = sequencer_->state();

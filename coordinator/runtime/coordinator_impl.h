@@ -58,8 +58,7 @@ class CoordinatorImpl final : public Coordinator {
                                              const Digest& digest) override;
   absl::StatusOr<ServedFile> FindFile(const Digest& digest) override;
   void ResolveForExport(uint32_t fragment, Done<ResolveOutcome> done) override;
-  void CountBulkBytes(const std::string& session, uint64_t received,
-                      uint64_t sent) override;
+  void CountBulkBytes(uint64_t received, uint64_t sent) override;
 
   void GetStatus(Done<StatusReport> done) override;
   void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
@@ -125,7 +124,11 @@ class CoordinatorImpl final : public Coordinator {
   void AfterBatch();
   void StartFolds();
   ViewOutcome MakeView(const std::string& worker);
-  StatusReport MakeStatus();
+  StatusReport MakeStatus() const;
+  // Keeps a status for GetStatus to answer while the sequencer cannot.
+  void KeepStatus();
+  // Lets go of what is known of workers that the state has forgotten.
+  void ForgetWorkers();
   EventsOutcome MakeEvents(uint64_t after) const;
   absl::StatusOr<ResolveOutcome> ResolveNow(uint32_t fragment,
                                             std::optional<uint64_t> have);
@@ -139,6 +142,7 @@ class CoordinatorImpl final : public Coordinator {
 
   const CoordinatorOptions options_;
   // Constant after Recover.
+  Instant started_at_;
   std::unique_ptr<FileLock> lock_;
   Fencing fencing_;
   std::optional<FileRef> eval_shard_;
@@ -155,6 +159,8 @@ class CoordinatorImpl final : public Coordinator {
   std::map<std::string, WorkerProgress> progress_;
   std::map<std::string, std::string> digest_alarms_;
   std::vector<Watcher> watchers_;
+  uint64_t kept_revision_ = 0;
+  Instant kept_at_;
   std::vector<EventsWaiter> event_waiters_;
   EventLog events_;
   std::vector<bool> fold_running_;
@@ -162,6 +168,9 @@ class CoordinatorImpl final : public Coordinator {
   std::atomic<uint64_t> bulk_received_{0};
   std::atomic<uint64_t> bulk_sent_{0};
   std::atomic<bool> stopped_{false};
+
+  mutable Mutex kept_mu_;
+  std::shared_ptr<const StatusReport> kept_status_ ABSL_GUARDED_BY(kept_mu_);
 
   // The fold thread and its mailbox. The engine belongs to that thread once it
   // runs.

@@ -12,6 +12,41 @@ constexpr char kUpdatesHelp[] = "Updates of workers, by result.";
 const std::vector<double> kSeconds = {0.01, 0.03, 0.1, 0.3, 1,    3,
                                       10,   30,   100, 300, 1000, 3000};
 
+struct WorkerSeries {
+  const char* name;
+  const char* help;
+  double (*value)(const WorkerProgress&);
+};
+constexpr WorkerSeries kWorkerSeries[] = {
+    {"diloco_worker_loss", "Loss of a worker's last inner step.",
+     [](const WorkerProgress& progress) { return progress.loss; }},
+    {"diloco_worker_inner_steps", "Inner steps of a worker.",
+     [](const WorkerProgress& progress) {
+       return static_cast<double>(progress.inner_steps);
+     }},
+    {"diloco_worker_step_seconds", "Mean time of an inner step in the window.",
+     [](const WorkerProgress& progress) { return progress.step_seconds; }},
+    {"diloco_worker_learning_rate", "Learning rate in use.",
+     [](const WorkerProgress& progress) { return progress.lr; }},
+    {"diloco_worker_skipped_steps",
+     "Steps skipped for a non-finite loss or gradient.",
+     [](const WorkerProgress& progress) {
+       return static_cast<double>(progress.skipped_steps);
+     }},
+};
+
+std::map<Membership, Gauge*> AddMemberships(MetricsRegistry* registry) {
+  std::map<Membership, Gauge*> gauges;
+  for (const Membership membership :
+       {Membership::kActive, Membership::kLost, Membership::kLeft,
+        Membership::kEvicted}) {
+    gauges[membership] = registry->AddGauge(
+        "diloco_coordinator_workers", "Workers by membership.",
+        {{"state", MembershipName(membership)}});
+  }
+  return gauges;
+}
+
 }  // namespace
 
 CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
@@ -40,9 +75,7 @@ CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
       eval_loss_(registry->AddGauge(
           "diloco_coordinator_eval_loss",
           "Loss of the newest evaluated version, nats per token.")),
-      workers_active_(registry->AddGauge("diloco_coordinator_workers",
-                                         "Workers by membership.",
-                                         {{"state", "active"}})),
+      workers_(AddMemberships(registry)),
       epoch_(registry->AddGauge("diloco_coordinator_epoch",
                                 "Starts of this run's coordinator.")),
       rounds_folded_(
@@ -74,11 +107,11 @@ void CoordinatorMetrics::SetState(const State& state) {
   version_->Set(static_cast<double>(state.fragments[0].version));
   folded_tokens_->Set(static_cast<double>(state.folded_tokens));
   if (state.last_eval.has_value()) eval_loss_->Set(state.last_eval->loss);
-  double active = 0;
-  for (const auto& [name, worker] : state.workers) {
-    if (worker.membership == Membership::kActive) ++active;
+  std::map<Membership, double> counts;
+  for (const auto& [name, worker] : state.workers) ++counts[worker.membership];
+  for (const auto& [membership, gauge] : workers_) {
+    gauge->Set(counts[membership]);
   }
-  workers_active_->Set(active);
 }
 
 void CoordinatorMetrics::Count(const Fact& fact) {
@@ -98,26 +131,16 @@ void CoordinatorMetrics::Count(const Fact& fact) {
 
 void CoordinatorMetrics::SetWorker(const std::string& worker,
                                    const WorkerProgress& progress) {
-  const Labels labels = {{"worker", worker}};
-  registry_
-      ->AddGauge("diloco_worker_loss", "Loss of a worker's last inner step.",
-                 labels)
-      ->Set(progress.loss);
-  registry_
-      ->AddGauge("diloco_worker_inner_steps", "Inner steps of a worker.",
-                 labels)
-      ->Set(static_cast<double>(progress.inner_steps));
-  registry_
-      ->AddGauge("diloco_worker_step_seconds",
-                 "Mean time of an inner step in the window.", labels)
-      ->Set(progress.step_seconds);
-  registry_
-      ->AddGauge("diloco_worker_learning_rate", "Learning rate in use.", labels)
-      ->Set(progress.lr);
-  registry_
-      ->AddGauge("diloco_worker_skipped_steps",
-                 "Steps skipped for a non-finite loss or gradient.", labels)
-      ->Set(static_cast<double>(progress.skipped_steps));
+  for (const WorkerSeries& series : kWorkerSeries) {
+    registry_->AddGauge(series.name, series.help, {{"worker", worker}})
+        ->Set(series.value(progress));
+  }
+}
+
+void CoordinatorMetrics::RemoveWorker(const std::string& worker) {
+  for (const WorkerSeries& series : kWorkerSeries) {
+    registry_->RemoveGauge(series.name, {{"worker", worker}});
+  }
 }
 
 }  // namespace diloco

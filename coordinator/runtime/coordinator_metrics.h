@@ -3,6 +3,7 @@
 #ifndef COORDINATOR_RUNTIME_COORDINATOR_METRICS_H_
 #define COORDINATOR_RUNTIME_COORDINATOR_METRICS_H_
 
+#include <map>
 #include <string>
 
 #include "common/metrics/metrics.h"
@@ -21,6 +22,8 @@ class CoordinatorMetrics {
   void SetState(const State& state);
   void Count(const Fact& fact);
   void SetWorker(const std::string& worker, const WorkerProgress& progress);
+  // Its series end.
+  void RemoveWorker(const std::string& worker);
 
   Counter* const received_bytes;
   Counter* const sent_bytes;
@@ -34,7 +37,7 @@ class CoordinatorMetrics {
   Gauge* const version_;
   Gauge* const folded_tokens_;
   Gauge* const eval_loss_;
-  Gauge* const workers_active_;
+  const std::map<Membership, Gauge*> workers_;
   Gauge* const epoch_;
   Counter* const rounds_folded_;
   Counter* const rounds_void_;

@@ -8,6 +8,7 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "coordinator/runtime/coordinator_impl.h"
+#include "coordinator/runtime/settings_file.h"
 #include "coordinator/store/fact_codec.h"
 
 namespace diloco {
@@ -64,11 +65,18 @@ absl::Status CoordinatorImpl::CheckRun(const State& state) const {
                      "\": point state.dir to another directory"));
   }
   if (state.settings_digest != options_.settings_digest) {
+    const absl::StatusOr<std::string> kept =
+        ReadFile(options_.fs, JoinPath(options_.state_dir, kSettingsFile));
+    const std::string difference =
+        kept.ok() ? SettingsDifference(*kept, options_.settings_text) : "";
     return absl::FailedPreconditionError(absl::StrCat(
-        options_.state_dir, " was made with other run settings (digest ",
-        state.settings_digest.Short(), ", the run file gives ",
-        options_.settings_digest.Short(),
-        "): restore the run file or start a new run in another state.dir"));
+        options_.state_dir, " was made with other run settings: ",
+        difference.empty()
+            ? absl::StrCat("their digest is ", state.settings_digest.Short(),
+                           ", the run file gives ",
+                           options_.settings_digest.Short())
+            : difference,
+        ". Set the run file back, or start a new run in another state.dir"));
   }
   return absl::OkStatus();
 }
@@ -85,8 +93,7 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
         if (record.sequence == 1) RETURN_IF_ERROR(CheckRun(state));
         RegisterFiles(fact);
         engine_->Learn(fact);
-        events_.Add(
-            {record.sequence, absl::InfinitePast(), fact, std::nullopt});
+        events_.Add({record.sequence, std::nullopt, fact, std::nullopt});
         return absl::OkStatus();
       });
 }
@@ -127,6 +134,8 @@ absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
   DILOCO_LOG(INFO) << "new run run=" << options_.run
                    << " parameters=" << options_.layout.parameters
                    << " state=" << options_.state_dir;
+  RETURN_IF_ERROR(
+      KeepSettings(options_.fs, options_.state_dir, options_.settings_text));
   ASSIGN_OR_RETURN(RunCreated created,
                    engine_->CreateRun(options_.initial_theta));
   created.run = options_.run;
@@ -157,7 +166,7 @@ absl::StatusOr<std::vector<VersionPublished>> CoordinatorImpl::FoldPending(
 }
 
 absl::Status CoordinatorImpl::Recover() {
-  const Instant begin = options_.clock->Now();
+  started_at_ = options_.clock->Now();
   FileSystem* const fs = options_.fs;
   RETURN_IF_ERROR(fs->CreateDirs(options_.state_dir));
   ASSIGN_OR_RETURN(lock_, fs->Lock(JoinPath(options_.state_dir, "LOCK")));
@@ -198,7 +207,7 @@ absl::Status CoordinatorImpl::Recover() {
                    << " version=" << state.fragments[0].version
                    << " digest=" << state.fragments[0].digest.Short()
                    << " started_in="
-                   << absl::FormatDuration(options_.clock->Now() - begin);
+                   << absl::FormatDuration(options_.clock->Now() - started_at_);
 
   Sequencer::Options sequencer;
   sequencer.policy = options_.policy;

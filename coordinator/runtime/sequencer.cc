@@ -1,6 +1,8 @@
 #include "coordinator/runtime/sequencer.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
+#include "coordinator/core/soft.h"
 #include "coordinator/store/fact_codec.h"
 
 namespace diloco {
@@ -8,6 +10,8 @@ namespace {
 
 constexpr absl::Duration kTickEvery = absl::Milliseconds(200);
 constexpr absl::Duration kDiskRetry = absl::Seconds(1);
+// A commit that takes longer held up everything: the run stood still.
+constexpr absl::Duration kStall = absl::Seconds(1);
 
 }  // namespace
 
@@ -58,7 +62,15 @@ void Sequencer::Post(std::function<void(bool)> closure) {
 
 std::string Sequencer::trouble() const {
   MutexLock lock(&mu_);
-  return trouble_;
+  if (!trouble_.empty()) {
+    return absl::StrCat("the journal waits for disk space: ", trouble_);
+  }
+  if (!commit_began_.has_value()) return "";
+  const absl::Duration since = options_.clock->Now() - *commit_began_;
+  if (since < kStall) return "";
+  return absl::StrCat("the journal has not been written for ",
+                      absl::ToInt64Seconds(since),
+                      " s: the disk does not answer");
 }
 
 absl::Status Sequencer::Apply(const Event& event,
@@ -83,18 +95,20 @@ absl::Status Sequencer::Apply(const Event& event,
 }
 
 bool Sequencer::CommitOrWait() {
+  const Instant begin = options_.clock->Now();
+  {
+    MutexLock lock(&mu_);
+    commit_began_ = begin;
+  }
   bool waited = false;
+  bool durable = true;
   while (true) {
     const absl::Status status = options_.journal->Commit();
-    if (status.ok()) {
-      MutexLock lock(&mu_);
-      trouble_.clear();
-      if (waited) DILOCO_LOG(INFO) << "journal writes again";
-      return true;
-    }
+    if (status.ok()) break;
     if (!absl::IsResourceExhausted(status)) {
       options_.on_fatal(status);
-      return false;
+      durable = false;
+      break;
     }
     MutexLock lock(&mu_);
     if (trouble_.empty()) {
@@ -104,12 +118,25 @@ bool Sequencer::CommitOrWait() {
     }
     trouble_ = std::string(status.message());
     waited = true;
-    if (stopping_) return false;
-    wake_.WaitFor(&mu_, kDiskRetry);
+    if (!stopping_) wake_.WaitFor(&mu_, kDiskRetry);
+    if (stopping_) {
+      durable = false;
+      break;
+    }
   }
+  {
+    MutexLock lock(&mu_);
+    commit_began_.reset();
+    if (durable) trouble_.clear();
+  }
+  if (durable && waited) DILOCO_LOG(INFO) << "journal writes again";
+  const absl::Duration stall = options_.clock->Now() - begin;
+  if (stall >= kStall) StandStill(options_.soft, stall);
+  return durable;
 }
 
 void Sequencer::Loop() {
+  bool broken = false;  // What was decided last is not durable.
   while (true) {
     std::deque<Item> batch;
     bool stopping = false;
@@ -118,6 +145,11 @@ void Sequencer::Loop() {
       if (queue_.empty() && !stopping_) wake_.WaitFor(&mu_, kTickEvery);
       batch.swap(queue_);
       stopping = stopping_;
+    }
+    // First who was heard of: the state is still the durable one, and what
+    // becomes due below must know of every beat that came in meanwhile.
+    for (Item& item : batch) {
+      if (item.closure) item.closure(!broken);
     }
     std::vector<AppliedFact> applied;
     struct Answer {
@@ -128,7 +160,8 @@ void Sequencer::Loop() {
     std::vector<Answer> answers;
     for (Item& item : batch) {
       if (!item.event.has_value()) continue;
-      const absl::Status status = Apply(*item.event, applied);
+      const absl::Status status =
+          broken ? absl::OkStatus() : Apply(*item.event, applied);
       answers.push_back({std::move(item.reply), status,
                          applied.empty() ? options_.journal->last_sequence()
                                          : applied.back().sequence});
@@ -137,25 +170,22 @@ void Sequencer::Loop() {
       const absl::Status ticked = Apply(TickEvent{}, applied);
       DILOCO_CHECK(ticked.ok()) << ticked.message();
     }
-    const bool durable = applied.empty() || CommitOrWait();
-    if (durable && !applied.empty()) options_.on_durable(applied);
-    for (Answer& answer : answers) {
-      if (!answer.reply) continue;
-      if (durable) {
-        answer.reply(answer.status, answer.sequence);
-      } else {
-        answer.reply(absl::UnavailableError("the coordinator is stopping"), 0);
-      }
-    }
-    for (Item& item : batch) {
-      if (item.closure) item.closure(durable);
-    }
-    if (!durable) {
+    if (!applied.empty() && !CommitOrWait()) {
+      broken = true;
       MutexLock lock(&mu_);
       stopping_ = true;
       stopping = true;
     }
-    if (durable) options_.after_batch();
+    if (!broken && !applied.empty()) options_.on_durable(applied);
+    for (Answer& answer : answers) {
+      if (!answer.reply) continue;
+      if (broken) {
+        answer.reply(absl::UnavailableError("the coordinator is stopping"), 0);
+      } else {
+        answer.reply(answer.status, answer.sequence);
+      }
+    }
+    if (!broken) options_.after_batch();
     if (stopping) {
       MutexLock lock(&mu_);
       if (queue_.empty()) return;

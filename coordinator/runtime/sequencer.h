@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -53,8 +54,8 @@ class Sequencer {
   void Stop();
 
   void Submit(Event event, Reply reply);
-  // Runs `closure` on the thread between batches: it sees durable state only.
-  // It gets true, or false when the sequencer has stopped.
+  // Runs `closure` on the thread before the events that are queued: it sees
+  // durable state only. It gets true, or false when the sequencer has stopped.
   void Post(std::function<void(bool alive)> closure);
 
   // On the thread (or before Start).
@@ -64,7 +65,8 @@ class Sequencer {
   Instant Now() const { return options_.clock->Now(); }
   uint64_t last_sequence() const { return options_.journal->last_sequence(); }
 
-  // Not empty while the disk is full.
+  // Not empty while the journal cannot be written: then nothing queued is
+  // answered.
   std::string trouble() const;
 
  private:
@@ -78,6 +80,8 @@ class Sequencer {
   // Decides one event and applies its facts; the status for the caller.
   absl::Status Apply(const Event& event, std::vector<AppliedFact>& applied);
   // Until it succeeds, the failure is final (false) or Stop was called (false).
+  // Whoever waits for this process has not been silent for that time, and no
+  // deadline ran: soft instants move along.
   bool CommitOrWait();
 
   Options options_;
@@ -87,6 +91,7 @@ class Sequencer {
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string trouble_ ABSL_GUARDED_BY(mu_);
+  std::optional<Instant> commit_began_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace diloco

@@ -3,11 +3,19 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "coordinator/core/soft.h"
 #include "coordinator/runtime/coordinator_impl.h"
 
 namespace diloco {
 
-StatusReport CoordinatorImpl::MakeStatus() {
+namespace {
+
+// Beats move the status without a fact.
+constexpr absl::Duration kKeepEvery = absl::Seconds(1);
+
+}  // namespace
+
+StatusReport CoordinatorImpl::MakeStatus() const {
   const State& state = sequencer_->state();
   const Soft& soft = sequencer_->soft();
   const Instant now = options_.clock->Now();
@@ -38,16 +46,8 @@ StatusReport CoordinatorImpl::MakeStatus() {
   for (const auto& [name, worker] : state.workers) {
     WorkerReport out;
     out.name = name;
-    out.membership = MembershipName(worker.membership);
-    const auto heard = soft.workers.find(name);
-    out.since_heard =
-        now - (heard == soft.workers.end()
-                   ? soft.started_at
-                   : heard->second.last_heard.value_or(soft.started_at));
-    if (worker.membership == Membership::kActive &&
-        out.since_heard > options_.policy.suspect_after) {
-      out.membership = "suspect";
-    }
+    out.membership = StandingOf(sequencer_->policy(), state, soft, name, now);
+    out.since_heard = now - LastHeard(soft, name);
     out.draining = worker.draining;
     out.peer = worker.peer;
     out.rounds_folded = worker.rounds_folded;
@@ -66,14 +66,38 @@ StatusReport CoordinatorImpl::MakeStatus() {
   report.bytes_per_token = options_.bytes_per_token;
   report.bulk_bytes_received = bulk_received_;
   report.bulk_bytes_sent = bulk_sent_;
-  report.uptime = now - soft.started_at;
+  report.uptime = now - started_at_;
   report.last_sequence = sequencer_->last_sequence();
   report.not_ready = NotReady();
   report.settings_digest = state.settings_digest;
   return report;
 }
 
+void CoordinatorImpl::KeepStatus() {
+  const Instant now = options_.clock->Now();
+  const uint64_t revision = sequencer_->state().revision;
+  if (revision == kept_revision_ && now - kept_at_ < kKeepEvery) return;
+  kept_revision_ = revision;
+  kept_at_ = now;
+  auto status = std::make_shared<const StatusReport>(MakeStatus());
+  MutexLock lock(&kept_mu_);
+  kept_status_ = std::move(status);
+}
+
 void CoordinatorImpl::GetStatus(Done<StatusReport> done) {
+  if (std::string trouble = sequencer_->trouble(); !trouble.empty()) {
+    std::shared_ptr<const StatusReport> kept;
+    {
+      MutexLock lock(&kept_mu_);
+      kept = kept_status_;
+    }
+    if (kept != nullptr) {
+      StatusReport report = *kept;
+      report.uptime = options_.clock->Now() - started_at_;
+      report.not_ready = std::move(trouble);
+      return done(std::move(report));
+    }
+  }
   sequencer_->Post([this, done = std::move(done)](bool alive) {
     if (!alive)
       return done(absl::UnavailableError("the coordinator is stopping"));

@@ -93,7 +93,9 @@ void EncodeEvents(const EventsOutcome& outcome, uint64_t batch_tokens,
   for (const EventReport& event : outcome.events) {
     v1::AdminEvent encoded;
     encoded.set_sequence(event.sequence);
-    encoded.set_unix_ms(absl::ToUnixMillis(event.wall_time));
+    if (event.wall_time.has_value()) {
+      encoded.set_unix_ms(absl::ToUnixMillis(*event.wall_time));
+    }
     DILOCO_CHECK(encoded.mutable_record()->ParseFromString(
         EncodeFact(event.fact).payload));
     if (event.status.has_value()) {

@@ -126,8 +126,7 @@ class ReadCall final : public grpc::ServerWriteReactor<v1::ReadChunk>,
     chunk_.set_offset(next_);
     chunk_.set_crc32c(Crc32c(*data));
     next_ += data->size();
-    context_.coordinator->CountBulkBytes(request_.session(), 0,
-                                         WireBytes(chunk_));
+    context_.coordinator->CountBulkBytes(0, WireBytes(chunk_));
     return absl::OkStatus();
   }
 

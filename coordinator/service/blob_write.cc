@@ -134,7 +134,7 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
           " instead of ", chunk.crc32c(), "; send it again"));
     }
     RETURN_IF_ERROR(upload_->Write(chunk.offset(), data));
-    context_.coordinator->CountBulkBytes(session_, WireBytes(chunk), 0);
+    context_.coordinator->CountBulkBytes(WireBytes(chunk), 0);
     return absl::OkStatus();
   }
 
@@ -143,10 +143,9 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
     const v1::UpdateKey& key = chunk.key();
     RETURN_IF_ERROR(CheckRun(key.run(), *coordinator));
     ASSIGN_OR_RETURN(const Fencing fencing, DecodeFencing(chunk.fencing()));
-    session_ = chunk.session();
     ASSIGN_OR_RETURN(upload_,
-                     coordinator->OpenUpload(session_, fencing, key.fragment(),
-                                             key.round()));
+                     coordinator->OpenUpload(chunk.session(), fencing,
+                                             key.fragment(), key.round()));
     return absl::OkStatus();
   }
 
@@ -155,7 +154,6 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
   // One is owned by the pending read or waits, the other by the task.
   v1::WriteChunk chunks_[2];
   // Owned by the task.
-  std::string session_;
   std::shared_ptr<Coordinator::Upload> upload_;
 
   Mutex mu_;

@@ -12,7 +12,7 @@
 namespace diloco {
 
 // `peer` is gRPC's text, e.g. "ipv4:10.0.0.7:41234". The new session token is
-// drawn here.
+// left to the coordinator.
 absl::StatusOr<JoinEvent> DecodeJoin(const v1::JoinRequest& request,
                                      const std::string& peer);
 ProtocolRange DecodeProtocol(const v1::ProtocolRange& range);

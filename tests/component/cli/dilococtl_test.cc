@@ -2,8 +2,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -192,10 +195,15 @@ TEST_CASE("export writes a directory that reads back, and nothing else") {
   ScriptedAdmin coordinator;
   const TempDir dir;
   ServeModel(&coordinator, dir);
+  FileSystem* const fs = FileSystem::Posix();
+  // Somebody else's.
+  for (const char* name : {"model.files", "model.tmp"}) {
+    REQUIRE(fs->CreateDirs(dir.Path(name)).ok());
+    REQUIRE(WriteFileAtomic(fs, JoinPath(dir.Path(name), "mine"), "kept").ok());
+  }
   const Outcome outcome =
       Run(coordinator, {"export", "--out", dir.Path("model")});
   REQUIRE(outcome.code == kExitOk);
-  FileSystem* const fs = FileSystem::Posix();
   const ModelConfig config = *ReadHfConfig(fs, dir.Path("model"));
   const Layout layout = *BuildLayout(ModelTensors(config), 1);
   std::vector<float> theta(layout.elements);
@@ -203,7 +211,10 @@ TEST_CASE("export writes a directory that reads back, and nothing else") {
                         absl::MakeSpan(theta))
               .ok());
   CHECK(theta[0] == 0.5f);
-  CHECK_FALSE(fs->Exists(dir.Path("model.files")));
+  for (const char* name : {"model.files", "model.tmp"}) {
+    CHECK(*ReadFile(fs, JoinPath(dir.Path(name), "mine")) == "kept");
+  }
+  CHECK(fs->List(dir.Path(""))->size() == 4);  // And the image served.
   CHECK(Run(coordinator, {"export", "--out", dir.Path("model")}).code ==
         kExitOther);
 }
@@ -227,6 +238,89 @@ TEST_CASE("an export that fails leaves nothing behind") {
   CHECK(Run(coordinator, {"export", "--out", dir.Path("model")}).code != 0);
   FileSystem* const fs = FileSystem::Posix();
   CHECK(fs->List(dir.Path("")).value() == std::vector<std::string>{"image"});
+}
+
+TEST_CASE("every command prints JSON under --json, a line each") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  const TempDir dir;
+  ServeModel(&coordinator, dir);
+  coordinator.status.set_build("1.2.3");
+  coordinator.status.mutable_eval()->set_loss(std::nan(""));
+  const std::map<std::string, std::vector<std::string>> arguments = {
+      {"drain", {"w"}},
+      {"evict", {"w"}},
+      {"watch", {"--from-start"}},
+      {"export", {"--out", dir.Path("model\xff")}},
+  };
+  for (const CommandSpec& command : AllCommands()) {
+    std::vector<std::string> args = {command.name, "--json"};
+    const auto more = arguments.find(command.name);
+    if (more != arguments.end()) {
+      args.insert(args.end(), more->second.begin(), more->second.end());
+    }
+    INFO(command.name);
+    if (command.name == "config") {
+      CHECK(Run(coordinator, {"config", "--json", "check", "run.yaml"}).code ==
+            kExitUsage);
+      continue;
+    }
+    const Outcome outcome = Run(coordinator, args);
+    REQUIRE(outcome.code == kExitOk);
+    REQUIRE_FALSE(outcome.out.empty());
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(nlohmann::json::accept(line));
+    }
+  }
+  const auto rounds =
+      Run(coordinator, {"watch", "--rounds", "--json", "--from-start"});
+  CHECK(nlohmann::json::parse(
+            rounds.out.substr(0, rounds.out.find('\n')))["version"] == 1);
+}
+
+TEST_CASE("version names itself and the coordinator, or says there is none") {
+  ScriptedAdmin coordinator;
+  coordinator.status.set_build("1.2.3");
+  CHECK_THAT(Run(coordinator, {"version"}).out,
+             Catch::StartsWith("dilococtl ") &&
+                 Catch::EndsWith("coordinator: 1.2.3\n"));
+  const auto json =
+      nlohmann::json::parse(Run(coordinator, {"version", "--json"}).out);
+  CHECK(json["coordinator"] == "1.2.3");
+}
+
+TEST_CASE("report sums the run up") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  coordinator.status.set_parameters(1000);
+  coordinator.status.set_batch_tokens(100);
+  for (const char* name : {"a", "b"}) {
+    v1::WorkerStatus* worker = coordinator.status.add_workers();
+    worker->set_name(name);
+    worker->set_rounds_folded(2);
+    worker->mutable_progress()->set_tokens(5000);
+    worker->mutable_progress()->set_bytes_sent(4000);
+    worker->mutable_progress()->set_bytes_received(8000);
+    worker->mutable_progress()->set_train_seconds(3);
+    worker->mutable_progress()->set_wait_seconds(1);
+  }
+  const Outcome text = Run(coordinator, {"report"});
+  CHECK(text.code == kExitOk);
+  CHECK_THAT(text.out, Catch::Contains("from 2 workers, 100 inner steps") &&
+                           Catch::Contains("utilisation      75.0%"));
+  const auto json =
+      nlohmann::json::parse(Run(coordinator, {"report", "--json"}).out);
+  CHECK(json["utilisation"] == 0.75);
+}
+
+TEST_CASE("an event from before the coordinator's start has no time") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  coordinator.events[0].set_unix_ms(0);
+  CHECK_THAT(Run(coordinator, {"watch", "--from-start"}).out,
+             Catch::StartsWith("- #1 round 1 closed"));
 }
 
 TEST_CASE("export needs a place to write to") {

@@ -78,7 +78,7 @@ TEST_CASE("C7.4 a protocol out of range is refused and both sides are named") {
   SECTION("a range that includes ours is fine") {
     request.mutable_protocol()->set_max(9);
     REQUIRE(raw.Join(request).ok());
-    REQUIRE(raw.joined.protocol_version() == 1);
+    REQUIRE(raw.joined.protocol().max() == 1);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/ids.h"
 #include "common/base/status_macros.h"
 
 namespace diloco {
@@ -208,7 +209,7 @@ void FakeCoordinator::Join(JoinEvent event, Fencing, std::optional<Digest>,
   JoinOutcome outcome;
   {
     MutexLock lock(&mu_);
-    session_ = event.new_session;
+    session_ = RandomBytes(16);
     joined_ = std::move(event);
     outcome = {.fencing = fencing_, .session = session_};
   }
@@ -380,8 +381,7 @@ absl::StatusOr<ServedFile> FakeCoordinator::FindFile(const Digest& digest) {
   return file->second;
 }
 
-void FakeCoordinator::CountBulkBytes(const std::string&, uint64_t received,
-                                     uint64_t sent) {
+void FakeCoordinator::CountBulkBytes(uint64_t received, uint64_t sent) {
   MutexLock lock(&mu_);
   bulk_received_ += received;
   bulk_sent_ += sent;

@@ -82,8 +82,7 @@ class FakeCoordinator : public Coordinator {
                                              const Digest& digest) override;
   absl::StatusOr<ServedFile> FindFile(const Digest& digest) override;
   void ResolveForExport(uint32_t fragment, Done<ResolveOutcome> done) override;
-  void CountBulkBytes(const std::string& session, uint64_t received,
-                      uint64_t sent) override;
+  void CountBulkBytes(uint64_t received, uint64_t sent) override;
   void GetStatus(Done<StatusReport> done) override;
   void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
                  Done<EventsOutcome> done) override;

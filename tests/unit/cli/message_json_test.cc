@@ -58,7 +58,8 @@ TEST_CASE("numbers are short and keep three digits") {
   CHECK(FormatSeconds(0.44) == "0.4 s");
   CHECK(FormatSeconds(192) == "3m12s");
   CHECK(FormatSeconds(7500) == "2h05m");
-  CHECK(FormatWallTime(0) == "1970-01-01T00:00:00.000Z");
+  CHECK(FormatWallTime(1) == "1970-01-01T00:00:00.001Z");
+  CHECK(FormatWallTime(0) == "-");
 }
 
 }  // namespace

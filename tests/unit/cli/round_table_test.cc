@@ -42,7 +42,7 @@ v1::AdminEvent Published(uint64_t round, uint64_t version, int64_t unix_ms,
 v1::AdminEvent Evaluated(uint64_t version, double loss) {
   v1::AdminEvent event;
   event.mutable_record()->mutable_eval_reported()->set_version(version);
-  event.mutable_status()->set_bytes_per_token(4);
+  event.mutable_status()->mutable_eval()->set_bits_per_byte(1.9);
   event.mutable_status()->mutable_eval()->set_version(version);
   event.mutable_status()->mutable_eval()->set_loss(loss);
   return event;
@@ -60,7 +60,7 @@ TEST_CASE("a row is complete once its version is evaluated") {
   CHECK(rows[0].updates == 2);
   CHECK(rows[0].train_loss == 5.5);
   CHECK(rows[0].eval_loss == 5.25);
-  CHECK(rows[0].bits_per_byte == Approx(5.25 / 0.693147180559945 / 4));
+  CHECK(rows[0].bits_per_byte == 1.9);
   CHECK(rows[0].seconds == 2.0);
   CHECK(rows[0].tokens == 2000);
   CHECK(rows[0].bytes_up == 700);

@@ -117,6 +117,33 @@ TEST_CASE("a departed evaluator's slice goes to one that holds the version") {
           Code::kFailedPrecondition);
 }
 
+TEST_CASE("a lost worker's slice completes with one in the midst of a window") {
+  CoreRun run = EvaluatedRun();
+  REQUIRE(run.Do(Report(run, 0, 40.0, 10)).status.ok());
+  run.Pass(absl::Seconds(29), {"a"});
+  REQUIRE(run.Count<EvalReassigned>() == 0);  // Suspect is not lost.
+  run.Pass(absl::Seconds(1), {"a"});
+  REQUIRE(run.LastFact<EvalReassigned>()->worker == "a");
+  REQUIRE(run.LastFact<EvalReassigned>()->reason == "b is lost");
+  REQUIRE(run.Do(Report(run, 1, 20.0, 20)).status.ok());
+  REQUIRE(run.state.last_eval->version == 0);
+}
+
+TEST_CASE("a worker that carries steps evaluates like the others") {
+  CoreRun run = EvaluatedRun();
+  run.policy.deadline = absl::Seconds(20);
+  FinishRound(run);
+  run.Deliver("a");
+  run.Pass(absl::Seconds(20), {"a", "b"});
+  run.Fold();
+  REQUIRE(run.open_round().leases.at("b").carried_tokens > 0);
+  REQUIRE(run.state.eval->version == 2);
+  REQUIRE(run.View("b").evals.size() == 1);
+  REQUIRE(run.Do(Report(run, 0, 1.0, 10)).status.ok());
+  REQUIRE(run.Do(Report(run, 1, 1.0, 10)).status.ok());
+  REQUIRE(run.state.last_eval->version == 2);
+}
+
 TEST_CASE("evaluations come every eval.every versions") {
   CoreRun run;
   run.policy.eval_every = 2;

@@ -1,3 +1,5 @@
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/soft.h"
 #include "tests/support/catch.h"
 #include "tests/unit/core/core_run.h"
 
@@ -236,6 +238,71 @@ TEST_CASE("C8.2 a silence longer than the lease is a loss, then a return") {
   const Decision back = run.Do(BeatEvent{"a"});
   REQUIRE(Has<WorkerReturned>(back));
   REQUIRE(run.View("a").leases.size() == 1);
+}
+
+// Facts only: a decision for each would be slow.
+void ComeAndGo(CoreRun& run, const std::string& name) {
+  WorkerJoined joined;
+  joined.worker = name;
+  joined.session = name;
+  REQUIRE(Evolve(run.state, joined).ok());
+  REQUIRE(Evolve(run.state, WorkerDeparted{name, Departure::kLeft, ""}).ok());
+}
+
+TEST_CASE("workers that left are remembered up to a bound") {
+  CoreRun run;
+  run.policy.wait_for = 100000;  // No round opens.
+  const auto name = [](size_t i) { return absl::StrCat("w", 10000 + i); };
+  for (size_t i = 0; i <= kRememberedDepartures; ++i) ComeAndGo(run, name(i));
+  run.Join("evicted");
+  run.Do(EvictEvent{"evicted", ""});
+  REQUIRE(run.state.workers.count(name(0)) == 0);
+  REQUIRE(run.state.workers.count(name(1)) == 1);
+  // One that came back is not the longest away any more.
+  ComeAndGo(run, name(1));
+  ComeAndGo(run, "x");
+  REQUIRE(run.state.workers.count(name(1)) == 1);
+  run.Join("y");
+  REQUIRE(run.state.workers.count(name(2)) == 0);
+  REQUIRE(run.state.workers.count("evicted") == 1);
+  REQUIRE(run.state.workers.size() == kRememberedDepartures + 2);
+}
+
+TEST_CASE("a worker that a fold names is not forgotten before it is done") {
+  CoreRun run;
+  run.Join("a");
+  run.Join("b");
+  run.Deliver("a");
+  run.Do(LeaveEvent{"a", ""});
+  run.Do(LeaveEvent{"b", ""});
+  REQUIRE(run.folding());
+  for (size_t i = 0; i < kRememberedDepartures; ++i) {
+    ComeAndGo(run, absl::StrCat("w", i));
+  }
+  REQUIRE(run.state.workers.count("a") == 1);
+  REQUIRE(run.state.workers.count("b") == 0);
+  run.Fold();
+  REQUIRE(run.state.workers.at("a").rounds_folded == 1);
+  run.Join("last");
+  REQUIRE(run.state.workers.count("a") == 0);
+}
+
+TEST_CASE("time in which the coordinator stood still does not count") {
+  CoreRun run;
+  run.policy.deadline = absl::Seconds(60);
+  run.Join("a");
+  run.Join("b");
+  run.now += absl::Seconds(300);
+  StandStill(run.soft, absl::Seconds(300));
+  run.Tick();
+  REQUIRE(run.round() == 1);
+  REQUIRE(run.Count<WorkerDeparted>() == 0);
+  REQUIRE(run.View("a").leases[0].deadline_left == absl::Seconds(60));
+  REQUIRE(std::string(StandingOf(run.policy, run.state, run.soft, "a",
+                                 run.now)) == "active");
+  run.now += absl::Seconds(30);
+  run.Tick();
+  REQUIRE(run.Count<WorkerDeparted>() == 2);
 }
 
 }  // namespace

@@ -278,6 +278,20 @@ TEST_CASE("the deadline follows the slowest measured worker") {
     run.Fold();
     REQUIRE(run.open_round().deadline == absl::Seconds(10));
   }
+  SECTION("but a worker that is not measured yet gets its ten minutes") {
+    run.Join("c");
+    run.Deliver("a");
+    run.Deliver("b");
+    run.Fold();
+    REQUIRE(run.open_round().leases.count("c") == 1);
+    REQUIRE(run.open_round().deadline == absl::Minutes(10));
+    SECTION("or more, when a measured one needs more") {
+      run.Do(BeatEvent{"b", 100.0});
+      for (const char* name : {"a", "b", "c"}) run.Deliver(name);
+      run.Fold();
+      REQUIRE(run.open_round().deadline == absl::Seconds(1503));
+    }
+  }
   SECTION("and mistaken measurements are ignored") {
     for (double bad : {-1.0, 0.0, 1e300, std::nan("")}) {
       run.Do(BeatEvent{"b", bad});

@@ -28,9 +28,9 @@ const Loaded& LoadPlugin() {
   static const Loaded loaded = [] {
     Loaded out;
     int flags = RTLD_NOW | RTLD_LOCAL;
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     // Its symbols before ours: two protobuf runtimes live in this process. The
-    // address sanitizer does not allow it; its tests link no protobuf.
+    // sanitizers do not allow it; their tests of it link no protobuf.
     flags |= RTLD_DEEPBIND;
 #endif
     void* const library = ::dlopen(PluginPath().c_str(), flags);

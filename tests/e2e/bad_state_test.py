@@ -127,6 +127,37 @@ class BadState(bad_input.BadInput):
             self.assert_error(worker, 4, cluster.path("scratch-0"), "worker-0",
                               "worker-1")
 
+    def test_damaged_outgoing_update_is_encoded_again(self):
+        # Windows so long that the coordinator dies in the midst of one.
+        change = {"sync": {"interval": 100},
+                  "train": {"tokens": 3 * 100 * harness.BATCH_TOKENS}}
+        undisturbed = harness.undisturbed_digest(workers=1, change=change)
+        for what in ("damaged", "missing"):
+            with self.subTest(what), \
+                    harness.Cluster(workers=1, change=change) as cluster:
+                cluster.start_all()
+                # Of theta(0), then of the first change: round 2 has begun.
+                worker = cluster.workers[0]
+                cluster.wait(lambda: worker.log().count(" downloaded ") == 2,
+                             "worker-0 holds version 1", pause=0.01)
+                update = cluster.path("scratch-0", "update.part")
+                first = os.stat(update).st_mtime_ns
+                cluster.coordinator.kill()
+                cluster.coordinator = None
+                cluster.wait(lambda: os.stat(update).st_mtime_ns > first,
+                             "the next update lies on the disk")
+                self.assertEqual(cluster.workers[0].terminate(), 0)
+                if what == "missing":
+                    os.remove(update)
+                else:
+                    with open(update, "r+b") as file:
+                        file.seek(5000)
+                        file.write(b"damage")
+                cluster.start_all()
+                cluster.wait_log(cluster.workers[0], "is encoded again")
+                self.assertIn(update, cluster.workers[0].log())
+                self.assertEqual(cluster.finish(), undisturbed)
+
     @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk needs root")
     def test_full_scratch_ends_the_worker_with_75_and_the_run_waits(self):
         rounds = 8

@@ -5,15 +5,28 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "common/io/digest.h"
 #include "worker/runtime/agent.h"
 
 namespace diloco {
+namespace {
+
+constexpr char kUpdateFile[] = "update.part";
+
+bool HasDigest(FileSystem* fs, const std::string& path, const Digest& digest) {
+  const auto file = fs->OpenForRead(path);
+  if (!file.ok()) return false;
+  const absl::StatusOr<Digest> found = BlockDigestOfFile(**file);
+  return found.ok() && *found == digest;
+}
+
+}  // namespace
 
 absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
   const Window& window = local_.window;
   const FragmentSpec& spec = layout_.fragments[lease.fragment];
   SpooledUpdate spooled;
-  spooled.file = "update.part";
+  spooled.file = kUpdateFile;
   spooled.round = lease.round;
   spooled.base_version = lease.base_version;
   spooled.base_digest = *held_digest_;
@@ -44,8 +57,17 @@ absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
 }
 
 absl::Status Agent::Submit(const RunView::Lease& lease) {
-  const bool again = spooled_.has_value() && spooled_->round == lease.round &&
-                     spooled_->base_version == lease.base_version;
+  bool again = spooled_.has_value() && spooled_->round == lease.round &&
+               spooled_->base_version == lease.base_version;
+  // The file lay on the disk meanwhile; the checkpoint beside it has what it
+  // was made from.
+  const std::string path = JoinPath(options_.scratch, kUpdateFile);
+  if (again && !HasDigest(options_.fs, path, spooled_->digest)) {
+    DILOCO_LOG(WARNING) << "the update on disk is damaged and is encoded again"
+                        << " round=" << lease.round
+                        << " worker=" << options_.worker << " file=" << path;
+    again = false;
+  }
   if (!again) {
     ASSIGN_OR_RETURN(spooled_, SpoolUpdate(lease));
     RETURN_IF_ERROR(WriteCheckpoint());

@@ -9,6 +9,9 @@
 namespace diloco {
 namespace {
 
+// A chunk of 1 MiB must get through before either side gives its stream up.
+constexpr uint64_t kSlowestBulk = 64 << 10;
+
 // What people look for here although it belongs to the run.
 constexpr const char* kRunKeys[] = {
     "model",   "data",      "train",     "sync",     "outer",
@@ -82,7 +85,7 @@ FieldTable WorkerFileTable(WorkerConfig* config, std::string* shard,
       "Time between checkpoints in mid-window.");
   add("bulk.max_rate",
       OrWord(
-          ByteRate(&config->bulk_max_rate), "none",
+          ByteRate(&config->bulk_max_rate, kSlowestBulk), "none",
           [config] { return config->bulk_max_rate == 0; },
           [config] { config->bulk_max_rate = 0; }),
       "Cap on uploads and on downloads.");

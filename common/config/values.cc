@@ -208,10 +208,11 @@ Value Rounds(uint32_t* target, uint32_t max) {
   return value;
 }
 
-Value ByteRate(uint64_t* target) {
+Value ByteRate(uint64_t* target, uint64_t min) {
   Value value;
-  value.expected = "a rate such as 10MiB/s";
-  value.read = [target](const Node& node) -> std::string {
+  value.expected =
+      absl::StrCat("a rate from ", PrintBytes(min), "/s, such as 10MiB/s");
+  value.read = [target, min](const Node& node) -> std::string {
     std::string problem = NotPlain(node, "a rate");
     if (!problem.empty()) return problem;
     absl::string_view text = node.text;
@@ -220,7 +221,7 @@ Value ByteRate(uint64_t* target) {
     }
     uint64_t parsed = 0;
     problem = ParseBytes(text, &parsed);
-    if (problem.empty() && parsed == 0) return "it is out of bounds";
+    if (problem.empty() && parsed < min) return "it is out of bounds";
     if (problem.empty()) *target = parsed;
     return problem;
   };

@@ -49,7 +49,7 @@ Value Count(int64_t* target, int64_t min, int64_t max);
 // "N rounds"; the unit is required.
 Value Rounds(uint32_t* target, uint32_t max);
 
-Value ByteRate(uint64_t* target);  // 10MiB/s
+Value ByteRate(uint64_t* target, uint64_t min);  // 10MiB/s
 Value Duration(absl::Duration* target, absl::Duration min, absl::Duration max);
 // `auto` is absent.
 Value DurationOrAuto(std::optional<absl::Duration>* target, absl::Duration min,

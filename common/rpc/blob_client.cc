@@ -36,9 +36,16 @@ absl::Status PauseBeforeRetry(const BlobClientOptions& options,
                               const absl::Status& status, Backoff* backoff,
                               const Cancellation& cancel) {
   const absl::Duration pause = backoff->Next(Draw(options));
-  DILOCO_LOG(WARNING) << what << " interrupted peer=" << options.peer
-                      << " retry_in=" << absl::FormatDuration(pause)
-                      << " cause=\"" << status.ToString() << "\"";
+  if (status.code() == absl::StatusCode::kResourceExhausted) {
+    // Its turn comes: nothing went wrong.
+    DILOCO_LOG(INFO) << what << " waits peer=" << options.peer
+                     << " retry_in=" << absl::FormatDuration(pause)
+                     << " cause=\"" << status.message() << "\"";
+  } else {
+    DILOCO_LOG(WARNING) << what << " interrupted peer=" << options.peer
+                        << " retry_in=" << absl::FormatDuration(pause)
+                        << " cause=\"" << status.ToString() << "\"";
+  }
   if (PauseUnlessCancelled(pause, cancel)) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat(what, " cancelled"));
 }

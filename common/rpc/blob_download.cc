@@ -99,7 +99,7 @@ class Downloader {
     while (local.ok() && reader->Read(&chunk)) {
       Count(0, WireBytes(chunk));
       watch.Progress();
-      local = Append(chunk);
+      local = Append(chunk, watch);
     }
     if (!local.ok()) context.TryCancel();
     const absl::Status status = FromGrpcStatus(reader->Finish());
@@ -115,7 +115,7 @@ class Downloader {
         absl::StrCat("the stream ended at ", have_, " of ", bytes_, " bytes"));
   }
 
-  absl::Status Append(const v1::ReadChunk& chunk) {
+  absl::Status Append(const v1::ReadChunk& chunk, TransferWatch& watch) {
     if (chunk.total_bytes() != 0 && chunk.total_bytes() != bytes_) {
       return absl::OutOfRangeError(absl::StrCat("the other side's file has ",
                                                 chunk.total_bytes(),
@@ -139,7 +139,7 @@ class Downloader {
     have_ += chunk.data().size();
     if (options_.limiter != nullptr &&
         !PauseUnlessCancelled(options_.limiter->Take(chunk.data().size()),
-                              cancel_)) {
+                              cancel_, &watch)) {
       return Cancelled();
     }
     return absl::OkStatus();

@@ -131,7 +131,7 @@ class Uploader {
       data->resize(std::min(chunk_bytes_, value_.bytes() - offset));
       read_status =
           file_.ReadAt(offset, absl::MakeSpan(data->data(), data->size()));
-      if (!read_status.ok() || !Pace(data->size())) break;
+      if (!read_status.ok() || !Pace(data->size(), watch)) break;
       chunk.set_offset(offset);
       chunk.set_crc32c(Crc32c(*data));
       const Instant start = options_.clock->Now();
@@ -213,9 +213,9 @@ class Uploader {
   }
 
   // False when the caller wants no more.
-  bool Pace(uint64_t bytes) {
+  bool Pace(uint64_t bytes, TransferWatch& watch) {
     if (options_.limiter == nullptr) return true;
-    return PauseUnlessCancelled(options_.limiter->Take(bytes), cancel_);
+    return PauseUnlessCancelled(options_.limiter->Take(bytes), cancel_, &watch);
   }
 
   void AdaptChunk(absl::Duration took, uint64_t carried) {

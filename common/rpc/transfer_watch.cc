@@ -10,7 +10,8 @@ constexpr absl::Duration kLook = absl::Milliseconds(50);
 
 }  // namespace
 
-bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel) {
+bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel,
+                          TransferWatch* watch) {
   Mutex mu;
   CondVar never;
   MutexLock lock(&mu);
@@ -18,6 +19,7 @@ bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel) {
     const absl::Duration slice = std::min(pause, kLook);
     never.WaitFor(&mu, slice);
     pause -= slice;
+    if (watch != nullptr) watch->Progress();
   }
   return !cancel.requested();
 }

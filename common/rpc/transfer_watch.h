@@ -36,9 +36,6 @@ class Cancellation {
   const TransferCancel* owner_;
 };
 
-// Waits, but not longer than until cancelled; false when it was.
-bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel);
-
 // Thread-safe.
 class TransferWatch {
  public:
@@ -65,6 +62,11 @@ class TransferWatch {
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
+
+// Waits, but not longer than until cancelled; false when it was. A pause that
+// was meant, such as pacing, is no lack of progress of `watch`.
+bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel,
+                          TransferWatch* watch = nullptr);
 
 }  // namespace diloco
 

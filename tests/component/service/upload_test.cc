@@ -219,6 +219,33 @@ TEST_CASE(
   REQUIRE((fixture.fake.uploaded() == bytes));
 }
 
+TEST_CASE("C5.5 pacing is no lack of progress") {
+  ServiceFixture fixture;
+  GrpcPortOptions options = fixture.PortOptions();
+  options.bulk_rate = 128 << 10;  // Half a second a chunk.
+  options.progress_limit = absl::Milliseconds(200);
+  auto port = *MakeGrpcPort(options);
+  REQUIRE(port->Join(ServiceFixture::Call()).ok());
+  TempDir dir;
+  const std::string bytes = SampleBytes(256 << 10);
+  const CancelFlag cancel{false};
+  SECTION("of an upload") {
+    const SampleUpdate update(dir, bytes);
+    REQUIRE(port->Upload(update.offer, *update.file, cancel).ok());
+    REQUIRE((fixture.fake.uploaded() == bytes));
+    REQUIRE(fixture.fake.begins() == 1);
+  }
+  SECTION("of a download") {
+    const std::string served = dir.Path("served");
+    REQUIRE(WriteFileAtomic(FileSystem::Posix(), served, bytes).ok());
+    const Digest digest = BlockDigest(bytes);
+    fixture.fake.AddFile(digest, served, bytes.size());
+    const std::string target = dir.Path("fetched");
+    REQUIRE(port->Download(digest, bytes.size(), target, cancel).ok());
+    REQUIRE((*ReadFile(FileSystem::Posix(), target) == bytes));
+  }
+}
+
 TEST_CASE("a cancelled or shut down upload ends soon") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());

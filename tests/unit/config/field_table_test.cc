@@ -50,7 +50,7 @@ struct Sample {
     table.Add(
         {.path = "deadline",
          .value = DurationOrAuto(&deadline, absl::Seconds(1), absl::Hours(1))});
-    table.Add({.path = "rate", .value = ByteRate(&rate)});
+    table.Add({.path = "rate", .value = ByteRate(&rate, 1)});
     table.Add({.path = "rounds", .value = Rounds(&rounds, 100)});
     table.Add({.path = "path", .value = Path(&path, "base")});
     table.Add(

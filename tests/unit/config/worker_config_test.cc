@@ -91,6 +91,7 @@ TEST_CASE("C4.4 required keys, names and types of a worker's file") {
       {"micro_batch: -1", "must not be negative"},
       {"checkpoint: {every: 5}", "needs a unit"},
       {"bulk: {max_rate: 10}", "per second"},
+      {"bulk: {max_rate: 1KiB/s}", "from 64KiB/s"},
       {"lineage: abc", "32 hexadecimal digits"},
       {"certificates: x", "not available yet"},
       {"thread: 2", "nearest known one is threads"},

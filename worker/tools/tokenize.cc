@@ -125,9 +125,11 @@ class Job {
       RETURN_IF_ERROR(
           WriteFileAtomic(fs_, JoinPath(options_.out, kTokenizerCopy), model));
     }
+    // While shards are replaced no manifest must claim to describe them.
+    const std::string path = JoinPath(options_.out, kManifestName);
+    if (fs_->Exists(path)) RETURN_IF_ERROR(fs_->Remove(path));
     for (const auto& shard : shards_) RETURN_IF_ERROR(shard->Publish());
-    return WriteFileAtomic(fs_, JoinPath(options_.out, kManifestName),
-                           ManifestToJson(manifest_));
+    return WriteFileAtomic(fs_, path, ManifestToJson(manifest_));
   }
 
   FileSystem* const fs_;

@@ -29,7 +29,8 @@ struct TokenizeOptions {
 
 // Writes OUT/train-0.bin ... train-(parts-1).bin, valid.bin (with valid_every)
 // and dataset.json. Each document is followed by the tokenizer's separator, or
-// by a newline when it has none. All files appear at the end or none does.
+// by a newline when it has none. dataset.json appears last, and
+// an old one goes first: shards without it are of a run that did not end.
 // INVALID_ARGUMENT also when the tokenizer does not fit `dtype`.
 absl::StatusOr<DatasetManifest> Tokenize(FileSystem* fs,
                                          const Tokenizer& tokenizer,

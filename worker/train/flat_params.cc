@@ -1,6 +1,8 @@
 // Implements flat_params.h.
 #include "worker/train/flat_params.h"
 
+#include <utility>
+
 #include "common/base/logging.h"
 
 namespace diloco {
@@ -10,6 +12,11 @@ FlatParams::FlatParams(const Layout& layout, at::Device device, bool with_grads)
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   values_ = at::zeros({layout.elements}, options);
   if (with_grads) grads_ = at::zeros({layout.elements}, options);
+}
+
+FlatParams::FlatParams(const Layout& layout, at::Tensor values)
+    : layout_(layout), values_(std::move(values)) {
+  DILOCO_CHECK(values_.numel() == layout.elements) << values_.numel();
 }
 
 Weight FlatParams::Get(absl::string_view name) const {

@@ -22,6 +22,8 @@ class FlatParams {
  public:
   // Zeros, padding included. `layout` must outlive this object.
   FlatParams(const Layout& layout, at::Device device, bool with_grads);
+  // Parameters without gradients in `values`, which has the layout's elements.
+  FlatParams(const Layout& layout, at::Tensor values);
 
   const at::Tensor& values() const { return values_; }
   const at::Tensor& grads() const { return grads_; }

@@ -34,6 +34,10 @@ class TorchTrainer final : public Trainer {
         transformer_(model, params_),
         optimizer_(train, layout_, params_),
         anchor_(layout_.elements),
+        theta_(layout_,
+               at::from_blob(anchor_.data(), {layout_.elements}, at::kFloat)
+                   .to(device)),
+        theta_transformer_(model, theta_),
         taken_(layout_.fragments.size()) {}
 
   const Layout& layout() const override { return layout_; }
@@ -46,15 +50,17 @@ class TorchTrainer final : public Trainer {
   }
 
   absl::StatusOr<LossSum> Evaluate(const Batch& batch) override {
-    return Guarded("evaluation", [&]() -> absl::StatusOr<LossSum> {
-      RETURN_IF_ERROR(CheckBatch(model_, batch));
-      LossSum sum;
-      sum.tokens = CountedPredictions(batch, 0, batch.windows);
-      ForMicroBatches(batch, [&](const Transformer::Inputs& inputs) {
-        sum.loss_sum += transformer_.Loss(inputs).cross_entropy;
-      });
-      return sum;
-    });
+    return SumLoss(transformer_, batch);
+  }
+
+  absl::StatusOr<LossSum> EvaluateAnchor(const Batch& batch) override {
+    if (!device_.is_cpu()) {
+      RETURN_IF_ERROR(Guarded("evaluation", [&] {
+        CopyIn(anchor_, theta_.values());
+        return absl::OkStatus();
+      }));
+    }
+    return SumLoss(theta_transformer_, batch);
   }
 
   absl::Status Load(uint32_t fragment,
@@ -197,6 +203,19 @@ class TorchTrainer final : public Trainer {
     }
   }
 
+  absl::StatusOr<LossSum> SumLoss(Transformer& transformer,
+                                  const Batch& batch) {
+    return Guarded("evaluation", [&]() -> absl::StatusOr<LossSum> {
+      RETURN_IF_ERROR(CheckBatch(model_, batch));
+      LossSum sum;
+      sum.tokens = CountedPredictions(batch, 0, batch.windows);
+      ForMicroBatches(batch, [&](const Transformer::Inputs& inputs) {
+        sum.loss_sum += transformer.Loss(inputs).cross_entropy;
+      });
+      return sum;
+    });
+  }
+
   StepResult RunStep(const Batch& batch, double lr) {
     StepResult result;
     result.tokens = CountedPredictions(batch, 0, batch.windows);
@@ -299,6 +318,8 @@ class TorchTrainer final : public Trainer {
   Transformer transformer_;
   AdamW optimizer_;
   std::vector<float> anchor_;  // On the host; never aliases params_.
+  const FlatParams theta_;     // On the CPU anchor_ itself, elsewhere a copy.
+  Transformer theta_transformer_;
   std::vector<std::vector<float>> taken_;  // Per fragment; empty: no ticket.
 };
 

@@ -57,6 +57,9 @@ class Trainer {
   virtual absl::StatusOr<StepResult> Step(const Batch& batch, double lr) = 0;
   // Loss of the local parameters; no gradient.
   virtual absl::StatusOr<LossSum> Evaluate(const Batch& batch) = 0;
+  // The same of the anchors. At any time: nothing else is touched, so that
+  // training goes on as it would have.
+  virtual absl::StatusOr<LossSum> EvaluateAnchor(const Batch& batch) = 0;
 
   // Sets anchor and local values of a fragment (elements as in the layout).
   virtual absl::Status Load(uint32_t fragment,

@@ -7,18 +7,39 @@
 #include "common/base/status_macros.h"
 
 namespace diloco {
+namespace {
+
+LossSum SumOf(const std::vector<float>& values, const Batch& batch) {
+  LossSum sum;
+  sum.tokens =
+      static_cast<uint64_t>(batch.windows * (batch.ids_per_window - 1));
+  const double error = values[0] - 1.0;
+  sum.loss_sum = error * error * static_cast<double>(sum.tokens);
+  return sum;
+}
+
+}  // namespace
 
 absl::StatusOr<StepResult> FakeTrainer::Step(const Batch& batch, double lr) {
   ++steps_;
   ++steps_off_anchor_;
+  if (step_count_ != nullptr) ++*step_count_;
   const float nudge = static_cast<float>(batch.ids[0]) * 1e-3f;
   StepResult result;
+  result.tokens =
+      static_cast<uint64_t>(batch.windows * (batch.ids_per_window - 1));
+  if (steps_ >= skip_first_ && steps_ <= skip_last_) {
+    result.loss = result.grad_norm = std::numeric_limits<double>::quiet_NaN();
+    result.skipped = true;
+    return result;
+  }
   for (const TensorSpec& tensor : layout_.tensors) {
     for (int64_t i = tensor.offset; i < tensor.offset + tensor.elements; ++i) {
       const auto at = static_cast<size_t>(i);
       const float gradient = local_[at] - target_ + nudge;
       result.loss += 0.5 * static_cast<double>(gradient) * gradient;
-      average_[at] = 0.5f * average_[at] + 0.5f * gradient;
+      average_[at] =
+          plain_sgd_ ? gradient : 0.5f * average_[at] + 0.5f * gradient;
       local_[at] -= static_cast<float>(lr) * average_[at];
       if (poison_at_ != 0 && steps_ >= poison_at_) {
         local_[at] = std::numeric_limits<float>::quiet_NaN();
@@ -28,18 +49,16 @@ absl::StatusOr<StepResult> FakeTrainer::Step(const Batch& batch, double lr) {
   if (steps_ == spike_at_) local_[0] += spike_;
   result.loss /= static_cast<double>(layout_.parameters);
   result.grad_norm = 1;
-  result.tokens =
-      static_cast<uint64_t>(batch.windows * (batch.ids_per_window - 1));
   return result;
 }
 
 absl::StatusOr<LossSum> FakeTrainer::Evaluate(const Batch& batch) {
-  LossSum sum;
-  sum.tokens =
-      static_cast<uint64_t>(batch.windows * (batch.ids_per_window - 1));
-  const double error = local_[0] - 1.0;
-  sum.loss_sum = error * error * static_cast<double>(sum.tokens);
-  return sum;
+  return SumOf(local_, batch);
+}
+
+absl::StatusOr<LossSum> FakeTrainer::EvaluateAnchor(const Batch& batch) {
+  if (evaluations_ != nullptr) ++*evaluations_;
+  return SumOf(anchor_, batch);
 }
 
 absl::Status FakeTrainer::Load(uint32_t fragment,
@@ -122,6 +141,7 @@ absl::Status FakeTrainer::ImportState(absl::string_view name,
        {std::pair{"local", &local_}, std::pair{"anchor", &anchor_},
         std::pair{"average", &average_}}) {
     if (name == known && values.size() == buffer->size()) {
+      if (cold_ && name == "average") return absl::OkStatus();
       buffer->assign(values.begin(), values.end());
       return absl::OkStatus();
     }

@@ -5,6 +5,7 @@
 #ifndef TESTS_SUPPORT_AGENT_FAKE_TRAINER_H_
 #define TESTS_SUPPORT_AGENT_FAKE_TRAINER_H_
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class FakeTrainer final : public Trainer {
     average_.resize(n);
   }
 
+  ~FakeTrainer() override {
+    if (keep_ != nullptr) *keep_ = anchor_;
+  }
+
   // From the n-th step on (1-based) the local values turn NaN after the step.
   void PoisonAtStep(uint64_t step) { poison_at_ = step; }
   // After the n-th step one local value is moved by `amount`, once.
@@ -32,11 +37,27 @@ class FakeTrainer final : public Trainer {
   // Appends to `log` at each take how many steps the local values are away
   // from the anchor; `log` outlives this trainer.
   void LogTakes(std::vector<uint32_t>* log) { takes_ = log; }
+  // Steps first to last (1-based) are skipped as not finite.
+  void SkipSteps(uint64_t first, uint64_t last) {
+    skip_first_ = first;
+    skip_last_ = last;
+  }
+  // The step follows the gradient itself instead of its running average.
+  void UsePlainSgd() { plain_sgd_ = true; }
+  // The optimiser's state of a checkpoint is not taken over.
+  void StartCold() { cold_ = true; }
+  // The anchor is copied there when this trainer ends.
+  void KeepAnchor(std::vector<float>* out) { keep_ = out; }
+  // Counts steps; `count` outlives this trainer.
+  void CountSteps(std::atomic<uint64_t>* count) { step_count_ = count; }
+  // Counts calls of EvaluateAnchor; `count` outlives this trainer.
+  void CountEvaluations(std::atomic<int>* count) { evaluations_ = count; }
   std::vector<float>& anchor() { return anchor_; }
 
   const Layout& layout() const override { return layout_; }
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr) override;
   absl::StatusOr<LossSum> Evaluate(const Batch& batch) override;
+  absl::StatusOr<LossSum> EvaluateAnchor(const Batch& batch) override;
   absl::Status Load(uint32_t fragment, absl::Span<const float> values) override;
   absl::StatusOr<Ticket> Take(uint32_t fragment) override;
   absl::Status Encode(Ticket ticket, PartWriter& writer) override;
@@ -63,6 +84,13 @@ class FakeTrainer final : public Trainer {
   uint64_t poison_at_ = 0;
   uint64_t spike_at_ = 0;
   float spike_ = 0;
+  uint64_t skip_first_ = 0;
+  uint64_t skip_last_ = 0;
+  bool plain_sgd_ = false;
+  bool cold_ = false;
+  std::vector<float>* keep_ = nullptr;
+  std::atomic<int>* evaluations_ = nullptr;
+  std::atomic<uint64_t>* step_count_ = nullptr;
   std::vector<uint32_t>* takes_ = nullptr;
   uint32_t steps_off_anchor_ = 0;
   uint64_t steps_ = 0;

@@ -1,12 +1,10 @@
 // Anchors, takes, merges and the state that continues a run bit for bit.
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "common/io/file_system.h"
-#include "common/tensor/part_file.h"
 #include "tests/support/catch.h"
+#include "tests/unit/train/part_files.h"
 #include "tests/unit/train/small_model.h"
 
 namespace diloco {
@@ -17,61 +15,11 @@ using testing::LayoutOf;
 using testing::LocalOf;
 using testing::MakeTrainer;
 using testing::Must;
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "diloco-train-test-XXXXXX")
-            .string();
-    DILOCO_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-void WritePart(const std::string& path, const std::vector<float>& values,
-               uint32_t fragment = 0) {
-  auto file = Must(FileSystem::Posix()->OpenForWrite(path));
-  PartWriter writer(file.get(),
-                    {.codec = Codec::kFp32,
-                     .fragment = fragment,
-                     .elements = static_cast<int64_t>(values.size())});
-  for (size_t i = 0; i < values.size(); i += kFrameElements) {
-    Must(writer.Append(absl::MakeConstSpan(values).subspan(i, kFrameElements)));
-  }
-  Must(writer.Finish().status());
-}
-
-PartReader OpenPart(const std::string& path) {
-  return Must(
-      PartReader::Open(Must(FileSystem::Posix()->OpenForRead(path)), path));
-}
-
-std::vector<float> ReadPart(const std::string& path) {
-  const PartReader reader = OpenPart(path);
-  std::vector<float> values(reader.header().elements);
-  for (int64_t i = 0; i < reader.frames(); ++i) {
-    Must(reader.ReadFrame(i, absl::MakeSpan(values).subspan(
-                                 i * kFrameElements, reader.FrameElements(i))));
-  }
-  return values;
-}
-
-std::vector<float> TakeDelta(Trainer& trainer, const std::string& path) {
-  const Trainer::Ticket ticket = Must(trainer.Take(0));
-  auto file = Must(FileSystem::Posix()->OpenForWrite(path));
-  PartWriter writer(file.get(), {.codec = Codec::kFp32,
-                                 .fragment = 0,
-                                 .elements = trainer.layout().elements});
-  Must(trainer.Encode(ticket, writer));
-  Must(writer.Finish().status());
-  return ReadPart(path);
-}
+using testing::OpenPart;
+using testing::ReadPart;
+using testing::TakeDelta;
+using testing::TempDir;
+using testing::WritePart;
 
 TEST_CASE("training moves local values and never the anchor") {
   const ModelConfig config = testing::SmallConfig();
@@ -212,32 +160,33 @@ TEST_CASE("C7.3 exported state continues bit for bit, a cold start does not") {
           absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("one worker with outer rate 1 follows plain training") {
+TEST_CASE("evaluating the anchor in mid-window leaves training as it is") {
   const ModelConfig config = testing::SmallConfig();
   const std::vector<float> theta = testing::RandomTheta(LayoutOf(config), 1);
-  auto plain = MakeTrainer(config, theta);
-  auto diloco = MakeTrainer(config, theta);
-  const TempDir dir;
-  std::vector<float> global = theta;
-  uint32_t step = 0;
-  for (int round = 0; round < 4; ++round) {
-    for (int i = 0; i < 5; ++i, ++step) {
-      const Batch batch = testing::RandomBatch(config, 2, step);
-      Must(plain->Step(batch, 1e-3));
-      Must(diloco->Step(batch, 1e-3));
-    }
-    const std::vector<float> delta = TakeDelta(*diloco, dir.File("delta"));
-    std::vector<float> change(delta.size());
-    for (size_t i = 0; i < delta.size(); ++i) {
-      change[i] = -delta[i];
-      global[i] += change[i];
-    }
-    WritePart(dir.File("change"), change);
-    Must(diloco->Merge(0, OpenPart(dir.File("change")),
-                       Trainer::MergeMode::kReplace));
-    REQUIRE(diloco->AnchorDigest(0) == DigestOfValues(global));
+  auto calm = MakeTrainer(config, theta);
+  auto evaluated = MakeTrainer(config, theta);
+  const Batch held_out = testing::RandomBatch(config, 3, 77);
+  const LossSum expected = Must(calm->Evaluate(held_out));
+  for (uint32_t i = 0; i < 6; ++i) {
+    const LossSum sum = Must(evaluated->EvaluateAnchor(held_out));
+    REQUIRE(sum.loss_sum == expected.loss_sum);
+    REQUIRE(sum.tokens == expected.tokens);
+    const Batch batch = testing::RandomBatch(config, 2, i);
+    Must(calm->Step(batch, 1e-2));
+    Must(evaluated->Step(batch, 1e-2));
   }
-  REQUIRE(testing::RelativeDistance(LocalOf(*diloco), LocalOf(*plain)) < 2e-7);
+  REQUIRE(Export(*evaluated) == Export(*calm));
+  REQUIRE(Must(calm->Evaluate(held_out)).loss_sum != expected.loss_sum);
+
+  // It follows the anchor.
+  const TempDir dir;
+  WritePart(dir.File("change"), std::vector<float>(theta.size(), 0.01f));
+  Must(evaluated->Merge(0, OpenPart(dir.File("change")),
+                        Trainer::MergeMode::kCarry));
+  const double moved = Must(evaluated->EvaluateAnchor(held_out)).loss_sum;
+  auto fresh = MakeTrainer(config, AnchorOf(*evaluated));
+  REQUIRE(moved == Must(fresh->Evaluate(held_out)).loss_sum);
+  REQUIRE(moved != expected.loss_sum);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "worker/run_command.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -56,23 +57,45 @@ int ExitCodeOf(const absl::Status& status) {
 
 class ShardSource final : public BatchSource {
  public:
-  ShardSource(TokenDataset data, uint32_t seq_len)
-      : data_(std::move(data)), seq_len_(seq_len) {}
+  explicit ShardSource(TokenShard shard)
+      : tokens_(shard.file.tokens()),
+        max_token_(shard.scan.max_id),
+        description_(absl::StrCat(
+            shard.path(), " (", tokens_, " tokens, the largest id ", max_token_,
+            " at position ", shard.scan.max_position, ")")),
+        shard_(std::move(shard)) {}
 
+  uint64_t tokens() const override { return tokens_; }
+  uint32_t max_token() const override { return max_token_; }
+  std::string Describe() const override { return description_; }
+  absl::Status Prepare(const RunSettings& settings) override {
+    DatasetOptions options;
+    options.seq_len = settings.train.seq_len;
+    options.vocab = static_cast<uint64_t>(settings.model.vocab);
+    options.seed = settings.seed;
+    ASSIGN_OR_RETURN(TokenDataset data,
+                     TokenDataset::FromShard(std::move(*shard_), options));
+    shard_.reset();
+    data_.emplace(std::move(data));
+    ids_per_window_ = static_cast<int64_t>(options.seq_len) + 1;
+    return absl::OkStatus();
+  }
   absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) override {
     Batch batch;
     ASSIGN_OR_RETURN(batch.ids,
-                     data_.Next(cursor, static_cast<uint64_t>(windows)));
+                     data_->Next(cursor, static_cast<uint64_t>(windows)));
     batch.windows = windows;
-    batch.ids_per_window = static_cast<int64_t>(seq_len_) + 1;
+    batch.ids_per_window = ids_per_window_;
     return batch;
   }
-  uint64_t tokens() const override { return data_.tokens(); }
-  uint32_t max_token() const override { return data_.max_id(); }
 
  private:
-  const TokenDataset data_;
-  const uint32_t seq_len_;
+  const uint64_t tokens_;
+  const uint32_t max_token_;
+  const std::string description_;
+  std::optional<TokenShard> shard_;  // Until Prepare.
+  std::optional<TokenDataset> data_;
+  int64_t ids_per_window_ = 0;
 };
 
 // Test hook: DILOCO_TEST_FLIP_BIT_AT_VERSION=N flips the lowest bit of one
@@ -95,6 +118,9 @@ std::function<void(uint64_t, Trainer&)> FlipBitHook() {
     DILOCO_LOG(WARNING) << "test hook: flipped a bit at version=" << version;
   };
 }
+
+// SIGUSR1 sets it, the agent takes it.
+std::atomic<bool> checkpoint_requested{false};
 
 absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
   FileSystem* const fs = FileSystem::Posix();
@@ -135,17 +161,14 @@ absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
          .micro_batch = static_cast<int64_t>(config.micro_batch),
          .device = config.device});
   };
-  options.open_data = [fs, &config](const RunSettings& settings)
-      -> absl::StatusOr<std::unique_ptr<BatchSource>> {
-    DatasetOptions dataset;
-    dataset.format = TokenFormat::kUint16;
-    dataset.seq_len = settings.train.seq_len;
-    dataset.vocab = static_cast<uint64_t>(settings.model.vocab);
-    dataset.seed = settings.seed;
-    ASSIGN_OR_RETURN(TokenDataset data,
-                     TokenDataset::Open(fs, config.shard, dataset));
-    return std::make_unique<ShardSource>(std::move(data),
-                                         settings.train.seq_len);
+  options.open_data =
+      [fs, &config]() -> absl::StatusOr<std::unique_ptr<BatchSource>> {
+    ASSIGN_OR_RETURN(TokenShard shard,
+                     OpenTokenShard(fs, config.shard, TokenFormat::kUint16));
+    return std::make_unique<ShardSource>(std::move(shard));
+  };
+  options.checkpoint_requested = [] {
+    return checkpoint_requested.exchange(false);
   };
   options.stop_requested = [] { return ShutdownRequested(); };
   options.after_apply = FlipBitHook();
@@ -175,7 +198,7 @@ int RunWorker(int argc, char** argv) {
   }
   SetLogLevel(level);
   SetLogComponent("worker");
-  InstallShutdownHandler();
+  InstallShutdownHandler([] { checkpoint_requested = true; });
   const absl::StatusOr<LoadedWorker> loaded =
       LoadWorkerConfig(FileSystem::Posix(), config_path);
   if (!loaded.ok()) {

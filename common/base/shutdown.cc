@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "common/base/logging.h"
 
@@ -47,16 +48,21 @@ bool WaitForShutdown(absl::Duration timeout) {
                            [&] { return state.requested; });
 }
 
-void InstallShutdownHandler() {
+void InstallShutdownHandler(std::function<void()> on_usr1) {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  if (on_usr1) sigaddset(&signals, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals] {
+  std::thread([signals, on_usr1 = std::move(on_usr1)] {
     int number = 0;
     while (sigwait(&signals, &number) == 0) {
+      if (number == SIGUSR1) {
+        on_usr1();
+        continue;
+      }
       if (ShutdownRequested()) _exit(128 + number);
       DILOCO_LOG(INFO) << "stopping signal=" << number
                        << " hint=\"a second signal ends at once\"";

@@ -3,13 +3,16 @@
 #ifndef COMMON_BASE_SHUTDOWN_H_
 #define COMMON_BASE_SHUTDOWN_H_
 
+#include <functional>
+
 #include "absl/time/time.h"
 
 namespace diloco {
 
 // Blocks the stop signals in this and all later threads and handles them on a
-// thread of its own. Call once, first thing in main. SIGPIPE is ignored.
-void InstallShutdownHandler();
+// thread of its own. Call once, first thing in main. SIGPIPE is ignored. With
+// `on_usr1`, SIGUSR1 calls it on that thread instead of ending the process.
+void InstallShutdownHandler(std::function<void()> on_usr1 = nullptr);
 
 // True once a stop signal came or RequestShutdown was called. Thread-safe.
 bool ShutdownRequested();

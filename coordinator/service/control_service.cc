@@ -36,10 +36,11 @@ absl::Status CheckJoin(const v1::JoinRequest& request,
   }
   const int64_t vocab = options.settings.model.vocab;
   if (static_cast<int64_t>(request.max_token()) >= vocab) {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat("the shard of worker ", request.worker(), " has token id ",
                      request.max_token(), ", the model's vocabulary is ", vocab,
-                     "; it was made with another tokenizer"));
+                     "; it was made with another tokenizer: tokenize the text "
+                     "again with the run's"));
   }
   return absl::OkStatus();
 }

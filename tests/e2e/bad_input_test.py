@@ -220,7 +220,9 @@ class BadInputTest(bad_input.BadInput):
             cluster.wait_version(1)
             original = cluster.workers[0]
             second = cluster.start_worker(
-                0, change={"scratch": cluster.path("other")})
+                0, change={"scratch": cluster.path("other"),
+                           "connect_timeout": "2s"})
+            cluster.wait_log(second, "cannot join yet")
             self.assert_error(second, 3, "worker-0", "held by",
                               "--take-over")
             third = cluster.start_worker(
@@ -237,8 +239,7 @@ class BadInputTest(bad_input.BadInput):
         with harness.Cluster() as cluster:
             cluster.start_coordinator()
             worker = cluster.start_worker(0, change={"run": "exodus"})
-            self.assertIn(worker.wait(), (3, 4))
-            self.assert_error(worker, worker.code(), "exodus", "genesis")
+            self.assert_error(worker, 4, "exodus", "genesis")
 
     # --- The network and the disk. ---
 
@@ -251,6 +252,9 @@ class BadInputTest(bad_input.BadInput):
             self.assertEqual(worker.log().count("cannot join yet"), 1)
             # Asked to stop while it tries.
             self.assertEqual(worker.terminate(), 0)
+            worker = cluster.start_worker(0, change={"connect_timeout": "1s"})
+            self.assert_error(worker, 75, f"127.0.0.1:{cluster.port}",
+                              "connect_timeout", "start again")
             worker = cluster.start_worker(0)
             cluster.wait_log(worker, "cannot join yet")
             cluster.start_coordinator()

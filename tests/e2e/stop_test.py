@@ -38,6 +38,14 @@ class Stop(unittest.TestCase):
             cluster.start_worker(1)
             cluster.finish()
 
+    def test_worker_writes_a_checkpoint_on_sigusr1_and_trains_on(self):
+        with harness.Cluster(workers=1, rounds=ROUNDS) as cluster:
+            cluster.start_all()
+            cluster.wait_version(1)
+            cluster.workers[0].signal(signal.SIGUSR1)
+            cluster.wait_log(cluster.workers[0], "checkpoint asked for")
+            cluster.finish()
+
     def test_C5_4_coordinator_ends_though_a_worker_is_frozen_or_asked_twice(
             self):
         undisturbed = harness.undisturbed_digest(rounds=ROUNDS)

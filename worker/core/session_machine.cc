@@ -39,19 +39,14 @@ Action NextAction(const LocalState& local, const ViewInput& view,
                : absl::StrCat("version ", view.version, " is published");
     return action;
   }
-  // Before the first step the local values are the anchor: the only moment at
-  // which evaluating one is evaluating the other.
-  if (local.window.steps == 0) {
-    for (const ViewInput::Eval& eval : view.evals) {
-      const bool done =
-          std::find(local.evaluated.begin(), local.evaluated.end(),
-                    eval.slice) != local.evaluated.end();
-      if (eval.version == *local.version && !done) {
-        action.kind = Action::Kind::kEvaluate;
-        action.slice = eval.slice;
-        action.version = eval.version;
-        return action;
-      }
+  for (const ViewInput::Eval& eval : view.evals) {
+    const bool done = std::find(local.evaluated.begin(), local.evaluated.end(),
+                                eval.slice) != local.evaluated.end();
+    if (eval.version == *local.version && !done) {
+      action.kind = Action::Kind::kEvaluate;
+      action.slice = eval.slice;
+      action.version = eval.version;
+      return action;
     }
   }
   if (view.phase == ViewInput::Phase::kFinished) {

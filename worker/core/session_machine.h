@@ -31,7 +31,7 @@ struct LocalState {
   std::optional<uint64_t>
       version;  // Of the anchor; none before the first pull.
   Window window;
-  std::vector<uint32_t> evaluated;  // Slices of `version` already reported.
+  std::vector<uint32_t> evaluated;  // Slices of `version`, in this process.
 };
 
 // What the machine reads of a RunView.

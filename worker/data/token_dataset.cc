@@ -4,91 +4,57 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
-#include "common/data/dataset_manifest.h"
 #include "worker/data/permutation.h"
 
 namespace diloco {
-namespace {
-
-// The manifest beside the shard, when there is one and it lists the shard.
-absl::StatusOr<std::optional<DatasetManifest>> FindManifest(
-    FileSystem* fs, const std::string& path, const std::string& name) {
-  const std::string manifest_path = JoinPath(DirName(path), kManifestName);
-  if (!fs->Exists(manifest_path)) return std::nullopt;
-  ASSIGN_OR_RETURN(DatasetManifest manifest, ReadManifest(fs, manifest_path));
-  if (manifest.Find(name) == nullptr) return std::nullopt;
-  return manifest;
-}
-
-absl::Status CheckManifest(const DatasetManifest& manifest,
-                           const std::string& path, const std::string& name,
-                           TokenFormat format, FileSystem* fs) {
-  if (manifest.dtype != format) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", kManifestName, " states dtype ",
-                     TokenFormatName(manifest.dtype), ", configured is ",
-                     TokenFormatName(format)));
-  }
-  ASSIGN_OR_RETURN(const auto file, fs->OpenForRead(path));
-  ASSIGN_OR_RETURN(const uint64_t bytes, file->Size());
-  const uint64_t stated = manifest.Find(name)->file_bytes;
-  if (bytes != stated) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", kManifestName, " states ", stated,
-                     " bytes, the file has ", bytes));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 TokenDataset::TokenDataset(TokenFile file, const DatasetOptions& options)
     : file_(std::move(file)), options_(options) {}
 
 absl::StatusOr<TokenDataset> TokenDataset::Open(FileSystem* fs,
                                                 const std::string& path,
                                                 const DatasetOptions& options) {
+  ASSIGN_OR_RETURN(TokenShard shard, OpenTokenShard(fs, path, options.format));
+  return FromShard(std::move(shard), options);
+}
+
+absl::StatusOr<TokenDataset> TokenDataset::FromShard(
+    TokenShard shard, const DatasetOptions& options) {
   DILOCO_CHECK(options.seq_len >= 1 && options.vocab >= 1);
-  const std::string name = path.substr(path.rfind('/') + 1);
-  ASSIGN_OR_RETURN(const std::optional<DatasetManifest> manifest,
-                   FindManifest(fs, path, name));
-  if (manifest.has_value()) {
-    RETURN_IF_ERROR(CheckManifest(*manifest, path, name, options.format, fs));
-  }
-  ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(fs, path, options.format));
+  const std::string path = shard.path();
+  const TokenFile::Scan& scan = shard.scan;
   const uint64_t seq_len = options.seq_len;
-  if (file.tokens() < seq_len + 1) {
+  if (shard.file.tokens() < seq_len + 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", file.tokens(), " tokens, one window of seq_len ", seq_len,
-        " needs ", seq_len + 1));
+        path, ": ", shard.file.tokens(), " tokens, one window of seq_len ",
+        seq_len, " needs ", seq_len + 1, ": use a longer text"));
   }
-  ASSIGN_OR_RETURN(const TokenFile::Scan scan, file.ScanIds());
-  const std::string hint = scan.looks_wider
-                               ? absl::StrCat(
-                                     "; every second id is 0 or 1, as when "
-                                     "uint32 ids are read as uint16: check "
-                                     "dtype")
-                               : "";
+  const std::string wider = scan.looks_wider
+                                ? "; every second id is 0 or 1, as when uint32 "
+                                  "ids are read as uint16: check dtype"
+                                : "";
   if (scan.max_id >= options.vocab) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": token id ", scan.max_id, " at position ", scan.max_position,
-        ", the model's vocabulary has ", options.vocab, hint));
+        ", the model's vocabulary has ", options.vocab,
+        wider.empty() ? ": tokenize the text again with the run's tokenizer"
+                      : wider));
   }
   if (scan.looks_wider) {
-    DILOCO_LOG(WARNING) << "shard " << path << hint;
+    DILOCO_LOG(WARNING) << "shard " << path << wider;
   }
-  if (manifest.has_value() && scan.max_id >= manifest->vocab) {
+  if (shard.manifest.has_value() && scan.max_id >= shard.manifest->vocab) {
     DILOCO_LOG(WARNING) << "shard " << path << ": token id " << scan.max_id
                         << " at position " << scan.max_position
-                        << " is above the tokenizer's size " << manifest->vocab
-                        << ", the model has " << options.vocab << " rows";
+                        << " is above the tokenizer's size "
+                        << shard.manifest->vocab << ", the model has "
+                        << options.vocab << " rows";
   }
-  TokenDataset dataset(std::move(file), options);
+  TokenDataset dataset(std::move(shard.file), options);
   dataset.windows_ = (dataset.file_.tokens() - 1) / seq_len;
-  dataset.max_id_ = scan.max_id;
   return dataset;
 }
 

@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/io/file_system.h"
-#include "worker/data/token_file.h"
+#include "worker/data/token_shard.h"
 
 namespace diloco {
 
@@ -33,16 +33,17 @@ struct DatasetOptions {
 // Thread-safe.
 class TokenDataset {
  public:
-  // Opens and reads the whole file once. INVALID_ARGUMENT when it is too short,
-  // holds an id that the model does not have (with its position), or does not
-  // match the dataset.json beside it, if one lists it.
+  // Both in one: OpenTokenShard, FromShard.
   static absl::StatusOr<TokenDataset> Open(FileSystem* fs,
                                            const std::string& path,
                                            const DatasetOptions& options);
+  // INVALID_ARGUMENT when the shard is too short or holds an id that the model
+  // does not have (with its position). `options.format` is the shard's.
+  static absl::StatusOr<TokenDataset> FromShard(TokenShard shard,
+                                                const DatasetOptions& options);
 
   uint64_t windows() const { return windows_; }  // Per epoch.
   uint64_t tokens() const { return file_.tokens(); }
-  uint32_t max_id() const { return max_id_; }
   uint64_t EpochOf(uint64_t cursor) const { return cursor / windows_; }
   const std::string& path() const { return file_.path(); }
 
@@ -63,7 +64,6 @@ class TokenDataset {
   TokenFile file_;
   DatasetOptions options_;
   uint64_t windows_ = 0;
-  uint32_t max_id_ = 0;
 };
 
 }  // namespace diloco

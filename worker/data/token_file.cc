@@ -125,7 +125,8 @@ absl::StatusOr<TokenFile> TokenFile::Open(FileSystem* fs,
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", size, " bytes are no multiple of ", width,
                      ", the width of ", TokenFormatName(format),
-                     " ids; the file is cut short or dtype is wrong"));
+                     " ids; the file is cut short (copy it again) or "
+                     "dtype is wrong"));
   }
   file.tokens_ = size / width;
   return file;

@@ -35,6 +35,7 @@ Agent::~Agent() = default;
 
 absl::Status Agent::Run() {
   RETURN_IF_ERROR(OpenScratch());
+  ASSIGN_OR_RETURN(data_, options_.open_data());
   absl::Status status = JoinRun();
   if (absl::IsCancelled(status) && options_.stop_requested()) {
     return absl::OkStatus();
@@ -42,21 +43,29 @@ absl::Status Agent::Run() {
   RETURN_IF_ERROR(status);
   status = PrepareTraining();
   if (status.ok()) status = RestoreCheckpoint();
-  if (!status.ok()) {
-    (void)options_.port->Leave(std::string(status.message()));
-    options_.port->Shutdown();
-    return status;
+  if (status.ok()) {
+    last_checkpoint_ = last_log_ = options_.clock->Now();
+    status = Loop();
   }
-  link_ = std::make_unique<Link>(options_.port, options_.clock,
-                                 joined_.beat_every, options_.stop_requested);
-  last_checkpoint_ = last_log_ = options_.clock->Now();
-  Report("starting");
-  link_->Start();
-  status = Loop();
+  if (absl::IsUnauthenticated(status)) {
+    // The coordinator does not know the session: once, a new one may help.
+    DILOCO_LOG(WARNING) << "joins again worker=" << options_.worker
+                        << " cause=\"" << status.message() << "\"";
+    status = JoinRun();
+    if (status.ok()) status = Loop();
+    if (absl::IsCancelled(status) && options_.stop_requested()) {
+      status = absl::OkStatus();
+    }
+  }
+  Finish(status);
+  return status;
+}
+
+void Agent::Finish(const absl::Status& status) {
   // A superseded session must not touch the run, nor the scratch of the process
   // that took it over.
   if (!absl::IsPermissionDenied(status)) {
-    if (trainer_ != nullptr && !absl::IsInternal(status)) {
+    if (!absl::IsInternal(status)) {
       const absl::Status saved = WriteCheckpoint();
       if (!saved.ok()) {
         DILOCO_LOG(ERROR) << "the last checkpoint was not written error=\""
@@ -74,7 +83,6 @@ absl::Status Agent::Run() {
   options_.port->Shutdown();
   link_->Stop();
   (void)writer_->Wait();
-  return status;
 }
 
 void Agent::Report(const std::string& state) {
@@ -82,7 +90,6 @@ void Agent::Report(const std::string& state) {
   progress_.round = local_.window.round;
   progress_.window_step = local_.window.steps_done;
   progress_.inner_steps = inner_steps_;
-  progress_.tokens = total_tokens_;
   progress_.step_seconds =
       window_timed_ == 0 ? 0 : window_seconds_ / window_timed_;
   if (local_.version.has_value()) {
@@ -135,17 +142,20 @@ absl::Status Agent::Loop() {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(link_->fatal());
+    if (options_.checkpoint_requested()) {
+      const absl::Status saved = WriteCheckpoint();
+      DILOCO_LOG(INFO) << "checkpoint asked for worker=" << options_.worker
+                       << " inner_steps=" << inner_steps_ << " outcome=\""
+                       << saved.ToString() << "\"";
+    }
     const std::optional<RunView> view = link_->view();
     if (!view.has_value()) {
       link_->WaitForChange(0, absl::Milliseconds(200));
       continue;
     }
     if (view->fencing.epoch > joined_.fencing.epoch) {
-      joined_.fencing = view->fencing;
-      RETURN_IF_ERROR(
-          SaveIdentity(options_.fs, options_.scratch,
-                       {options_.worker, joined_.settings.run, joined_.session,
-                        joined_.fencing, joined_.settings_digest}));
+      joined_.fencing = identity_->fencing = view->fencing;
+      RETURN_IF_ERROR(SaveIdentity(options_.fs, options_.scratch, *identity_));
     }
     const Action action =
         NextAction(local_, ToInput(*view), joined_.settings.late);
@@ -248,7 +258,7 @@ absl::Status Agent::TrainStep(const RunView::Lease& lease) {
   ASSIGN_OR_RETURN(const StepResult result, trainer_->Step(batch, lr));
   cursor_ += static_cast<uint64_t>(windows);
   ++inner_steps_;
-  total_tokens_ += result.tokens;
+  progress_.tokens += result.tokens;
   ++window.steps_done;
   ++window.steps;
   window.tokens += result.tokens;

@@ -29,13 +29,20 @@
 
 namespace diloco {
 
-// Where training batches come from; `cursor` counts windows drawn so far.
+// Where training batches come from.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  virtual absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) = 0;
+  // Known before any run is: the coordinator compares them at join.
   virtual uint64_t tokens() const = 0;
   virtual uint32_t max_token() const = 0;
+  // File, tokens, largest id and its place, for messages.
+  virtual std::string Describe() const = 0;
+  // Once, before the first Read. INVALID_ARGUMENT when these data are not fit
+  // for the run.
+  virtual absl::Status Prepare(const RunSettings& settings) = 0;
+  // `cursor` counts windows drawn so far.
+  virtual absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) = 0;
 };
 
 struct AgentOptions {
@@ -44,9 +51,9 @@ struct AgentOptions {
   std::string lineage;
   std::string scratch;
   bool take_over = false;
-  int64_t micro_batch = 0;  // Windows per evaluation batch; 0: the train batch.
   absl::Duration checkpoint_every = absl::Minutes(5);
-  // How long the first join may find nobody before the agent gives up.
+  // How long joining may find nobody, no room, or the name held by another live
+  // process, before the agent gives up.
   absl::Duration connect_timeout = absl::Minutes(2);
   absl::Duration log_every = absl::Seconds(10);
 
@@ -58,9 +65,9 @@ struct AgentOptions {
   std::function<absl::StatusOr<std::unique_ptr<Trainer>>(const RunSettings&,
                                                          const Layout&)>
       make_trainer;
-  std::function<absl::StatusOr<std::unique_ptr<BatchSource>>(
-      const RunSettings&)>
-      open_data;
+  std::function<absl::StatusOr<std::unique_ptr<BatchSource>>()> open_data;
+  // Polled between steps; true writes a checkpoint now.
+  std::function<bool()> checkpoint_requested = [] { return false; };
   // Polled between steps; true ends the agent with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
   // Test hook: called with each version right after it was applied.
@@ -75,15 +82,20 @@ class Agent {
   // OK: the run ended, the worker was drained or a stop was asked. UNAVAILABLE:
   // nobody answered in time. FAILED_PRECONDITION, PERMISSION_DENIED,
   // ALREADY_EXISTS: refused, the text says why. INVALID_ARGUMENT: bad data or
-  // settings. Call once.
+  // settings. RESOURCE_EXHAUSTED: no room in the run, or on the disk. Call
+  // once.
   absl::Status Run();
 
  private:
   // Join (join.cc).
   absl::Status OpenScratch();
+  // Joins and starts the link: beats flow while the rest is prepared.
   absl::Status JoinRun();
   absl::Status PrepareTraining();
   absl::Status RestoreCheckpoint();
+  void PauseUnlessStopped(absl::Duration pause);
+  // The end of every run that had joined.
+  void Finish(const absl::Status& status);
 
   // Versions (versions.cc).
   absl::Status Pull(uint64_t version);
@@ -132,7 +144,6 @@ class Agent {
   std::optional<SpooledUpdate> spooled_;
   uint64_t cursor_ = 0;
   uint64_t inner_steps_ = 0;
-  uint64_t total_tokens_ = 0;
   uint32_t ramp_left_ = 0;
   uint32_t skipped_in_a_row_ = 0;
   Instant last_checkpoint_;

@@ -148,7 +148,6 @@ CheckpointHeader Agent::MakeHeader() const {
   header.local = local_;
   header.data_cursor = cursor_;
   header.inner_steps = inner_steps_;
-  header.total_tokens = total_tokens_;
   header.optimizer_steps = trainer_->optimizer_steps();
   header.ramp_steps_left = ramp_left_;
   header.spooled = spooled_;

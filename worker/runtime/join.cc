@@ -7,7 +7,7 @@
 #include "common/base/backoff.h"
 #include "common/base/ids.h"
 #include "common/base/logging.h"
-#include "common/base/shutdown.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_config.h"
 #include "worker/runtime/agent.h"
@@ -15,12 +15,26 @@
 namespace diloco {
 namespace {
 
+constexpr absl::Duration kStopLook = absl::Milliseconds(50);
+
+// What waiting may mend: nobody answers, no room in the run, or the name is
+// held until the lease of the process before has run out.
 bool MayJoinLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsResourceExhausted(status);
+         absl::IsResourceExhausted(status) || absl::IsAlreadyExists(status);
 }
 
 }  // namespace
+
+void Agent::PauseUnlessStopped(absl::Duration pause) {
+  Mutex mu;
+  CondVar never;
+  MutexLock lock(&mu);
+  const Instant end = options_.clock->Now() + pause;
+  while (options_.clock->Now() < end && !options_.stop_requested()) {
+    never.WaitFor(&mu, kStopLook);
+  }
+}
 
 absl::Status Agent::OpenScratch() {
   RETURN_IF_ERROR(options_.fs->CreateDirs(options_.scratch));
@@ -61,44 +75,66 @@ absl::Status Agent::JoinRun() {
   }
   call.fresh = fresh_;
   call.take_over = options_.take_over;
+  call.data_tokens = data_->tokens();
+  call.max_token = data_->max_token();
   Backoff backoff;
   std::minstd_rand random(std::random_device{}());
   std::uniform_real_distribution<double> draw(0.0, 1.0);
   const Instant give_up = options_.clock->Now() + options_.connect_timeout;
-  bool told = false;
+  absl::StatusCode told = absl::StatusCode::kOk;
   while (true) {
     absl::StatusOr<JoinReply> reply = options_.port->Join(call);
     if (reply.ok()) {
       joined_ = *std::move(reply);
       break;
     }
+    const absl::Status& refusal = reply.status();
     if (options_.stop_requested()) return absl::CancelledError("stopped");
-    if (!MayJoinLater(reply.status())) return reply.status();
-    if (options_.clock->Now() >= give_up) return reply.status();
-    if (!told) {
-      DILOCO_LOG(WARNING) << "cannot join yet, trying on worker="
-                          << options_.worker << " error=\""
-                          << reply.status().message() << "\"";
-      told = true;
+    if (absl::IsInvalidArgument(refusal)) {
+      return WithContext(refusal, data_->Describe());
     }
-    WaitForShutdown(backoff.Next(draw(random)));
+    if (!MayJoinLater(refusal)) return refusal;
+    if (options_.clock->Now() >= give_up) {
+      if (absl::IsUnavailable(refusal) || absl::IsDeadlineExceeded(refusal)) {
+        return absl::UnavailableError(absl::StrCat(
+            refusal.message(), "; nobody answered for ",
+            absl::FormatDuration(options_.connect_timeout),
+            " (connect_timeout): check that the coordinator runs, its address "
+            "in the worker's file and the way to it, then start again"));
+      }
+      return refusal;
+    }
+    if (told != refusal.code()) {
+      told = refusal.code();
+      DILOCO_LOG(WARNING) << "cannot join yet, trying on worker="
+                          << options_.worker << " for="
+                          << absl::FormatDuration(options_.connect_timeout)
+                          << " error=\"" << refusal.message() << "\"";
+    }
+    PauseUnlessStopped(backoff.Next(draw(random)));
   }
   if (!options_.lineage.empty() &&
       joined_.fencing.lineage != options_.lineage) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this worker is pinned to lineage ", ToHex(options_.lineage),
-        ", the coordinator serves ", ToHex(joined_.fencing.lineage)));
+        ", the coordinator serves ", ToHex(joined_.fencing.lineage),
+        ": change `lineage` in the worker's file or its address"));
   }
   // Before the session is used for anything: a crash from here on must find it.
-  RETURN_IF_ERROR(
-      SaveIdentity(options_.fs, options_.scratch,
-                   {options_.worker, joined_.settings.run, joined_.session,
-                    joined_.fencing, joined_.settings_digest}));
+  identity_ =
+      WorkerIdentity{options_.worker, joined_.settings.run, joined_.session,
+                     joined_.fencing, joined_.settings_digest};
+  RETURN_IF_ERROR(SaveIdentity(options_.fs, options_.scratch, *identity_));
   DILOCO_LOG(INFO) << "joined run=" << joined_.settings.run
                    << " worker=" << options_.worker
                    << " epoch=" << joined_.fencing.epoch
                    << " settings=" << joined_.settings_digest.Short()
                    << (fresh_ ? " state=fresh" : " state=checkpoint");
+  fresh_ = false;  // Should it join once more.
+  link_ = std::make_unique<Link>(options_.port, options_.clock,
+                                 joined_.beat_every, options_.stop_requested);
+  Report("starting");
+  link_->Start();
   return absl::OkStatus();
 }
 
@@ -113,7 +149,7 @@ absl::Status Agent::PrepareTraining() {
         ", the coordinator as ", settings.layout_digest.Short(),
         ": run the same build on both sides"));
   }
-  ASSIGN_OR_RETURN(data_, options_.open_data(settings));
+  RETURN_IF_ERROR(data_->Prepare(settings));
   ASSIGN_OR_RETURN(trainer_, options_.make_trainer(settings, layout_));
   return absl::OkStatus();
 }
@@ -138,7 +174,6 @@ absl::Status Agent::RestoreCheckpoint() {
   local_ = header.local;
   cursor_ = header.data_cursor;
   inner_steps_ = header.inner_steps;
-  total_tokens_ = header.total_tokens;
   ramp_left_ = header.ramp_steps_left;
   spooled_ = header.spooled;
   held_digest_ = trainer_->AnchorDigest(0);

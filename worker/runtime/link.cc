@@ -68,12 +68,6 @@ void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
   }
 }
 
-void Link::Wake() {
-  MutexLock lock(&mu_);
-  ++wakes_;
-  changed_.SignalAll();
-}
-
 void Link::GuardTransfer(uint64_t base_version) {
   MutexLock lock(&mu_);
   guard_version_ = base_version;
@@ -95,6 +89,40 @@ void Link::BeatNow() {
   }
   const absl::StatusOr<uint64_t> revision = port_->Report(report);
   if (!revision.ok()) OnError(revision.status());
+}
+
+void Link::AddEval(uint64_t version, uint32_t slice, const LossSum& sum) {
+  MutexLock lock(&mu_);
+  if (version != eval_version_) evals_.clear();
+  eval_version_ = version;
+  evals_[slice] = sum;
+  beat_now_ = true;
+  changed_.SignalAll();
+}
+
+void Link::ReportEvals() {
+  std::vector<std::pair<uint32_t, LossSum>> wanted;
+  uint64_t version = 0;
+  {
+    MutexLock lock(&mu_);
+    if (!view_.has_value()) return;
+    version = eval_version_;
+    for (const RunView::Eval& eval : view_->evals) {
+      const auto found = evals_.find(eval.slice);
+      if (eval.version == version && found != evals_.end()) {
+        wanted.push_back(*found);
+      }
+    }
+  }
+  for (const auto& [slice, sum] : wanted) {
+    const absl::Status status =
+        port_->ReportEval(version, slice, sum.loss_sum, sum.tokens);
+    if (absl::IsCancelled(status)) return;
+    if (status.ok()) continue;
+    DILOCO_LOG(INFO) << "evaluation not taken version=" << version
+                     << " slice=" << slice << " error=\"" << status.message()
+                     << "\"";
+  }
 }
 
 void Link::OnView(RunView view) {
@@ -162,7 +190,7 @@ void Link::BeatLoop() {
     {
       MutexLock lock(&mu_);
       const Instant end = clock_->Now() + beat_every_;
-      while (!stop_ && fatal_.ok()) {
+      while (!stop_ && fatal_.ok() && !beat_now_) {
         const absl::Duration left = end - clock_->Now();
         if (left <= absl::ZeroDuration()) break;
         changed_.WaitFor(&mu_, std::min(left, kStopPoll));
@@ -173,8 +201,10 @@ void Link::BeatLoop() {
         }
       }
       if (stop_ || !fatal_.ok()) return;
+      beat_now_ = false;
     }
     BeatNow();
+    ReportEvals();
   }
 }
 

@@ -4,6 +4,7 @@
 #define WORKER_RUNTIME_LINK_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "worker/train/trainer.h"
 #include "worker/transport/coordinator_port.h"
 
 namespace diloco {
@@ -33,9 +35,8 @@ class Link {
   // lineage, two coordinators.
   absl::Status fatal() const;
   // Waits until a view with another revision than `seen` is there, the link is
-  // fatal, Wake was called or `timeout` passed.
+  // fatal, a stop is requested or `timeout` passed.
   void WaitForChange(uint64_t seen, absl::Duration timeout);
-  void Wake();
   // Ends a transfer once the view no longer wants it: set by the watch thread
   // when the version grows past `base_version`, the link is fatal or Stop.
   void GuardTransfer(uint64_t base_version);
@@ -46,11 +47,17 @@ class Link {
   // Sends the current progress at once, whatever comes of it.
   void BeatNow();
 
+  // The result of one slice. It is reported at once, and again with each beat
+  // while the view still asks for it: an answer may be lost, or the slice come
+  // back to this worker. Results of older versions are forgotten.
+  void AddEval(uint64_t version, uint32_t slice, const LossSum& sum);
+
  private:
   void WatchLoop();
   void BeatLoop();
   void OnView(RunView view);
   void OnError(const absl::Status& status);
+  void ReportEvals();
 
   CoordinatorPort* const port_;
   Clock* const clock_;
@@ -66,6 +73,9 @@ class Link {
   ProgressReport progress_ ABSL_GUARDED_BY(mu_);
   uint64_t guard_version_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t wakes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool beat_now_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t eval_version_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uint32_t, LossSum> evals_ ABSL_GUARDED_BY(mu_);  // By slice.
   bool away_ ABSL_GUARDED_BY(mu_) = false;  // The coordinator does not answer.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
 };

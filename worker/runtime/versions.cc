@@ -147,20 +147,12 @@ absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
                               static_cast<uint8_t>(eval_ids_[at + 1]) << 8);
         }
       }
-      ASSIGN_OR_RETURN(const LossSum part, trainer_->Evaluate(batch));
+      ASSIGN_OR_RETURN(const LossSum part, trainer_->EvaluateAnchor(batch));
       sum.loss_sum += part.loss_sum;
       sum.tokens += part.tokens;
     }
-    const absl::Status reported = options_.port->ReportEval(
-        eval.version, slice, sum.loss_sum, sum.tokens);
-    if (reported.ok() || !absl::IsUnavailable(reported)) {
-      local_.evaluated.push_back(slice);
-    }
-    if (!reported.ok()) {
-      DILOCO_LOG(WARNING) << "evaluation not taken version=" << eval.version
-                          << " slice=" << slice << " error=\""
-                          << reported.message() << "\"";
-    }
+    link_->AddEval(eval.version, slice, sum);
+    local_.evaluated.push_back(slice);
     return absl::OkStatus();
   }
   return absl::OkStatus();

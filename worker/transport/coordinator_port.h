@@ -85,7 +85,8 @@ struct RunView {
   uint64_t folded_tokens = 0;
 };
 
-// Soft state that a beat carries; totals are of this process.
+// Soft state that a beat carries. Totals are of this process, except the inner
+// steps, which are of the worker's life.
 struct ProgressReport {
   uint64_t round = 0;
   uint32_t window_step = 0;

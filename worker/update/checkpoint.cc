@@ -55,10 +55,8 @@ json ToJson(const CheckpointHeader& header,
         {"loss_sum", window.loss_sum},
         {"losses", window.losses},
         {"delivered", window.delivered}}},
-      {"evaluated", header.local.evaluated},
       {"data_cursor", header.data_cursor},
       {"inner_steps", header.inner_steps},
-      {"total_tokens", header.total_tokens},
       {"optimizer_steps", header.optimizer_steps},
       {"ramp_steps_left", header.ramp_steps_left},
   };
@@ -106,10 +104,8 @@ absl::StatusOr<CheckpointHeader> FromJson(const json& in) {
   header.local.window.loss_sum = window.at("loss_sum").get<double>();
   header.local.window.losses = window.at("losses").get<uint64_t>();
   header.local.window.delivered = window.at("delivered").get<bool>();
-  header.local.evaluated = in.at("evaluated").get<std::vector<uint32_t>>();
   header.data_cursor = in.at("data_cursor").get<uint64_t>();
   header.inner_steps = in.at("inner_steps").get<uint64_t>();
-  header.total_tokens = in.at("total_tokens").get<uint64_t>();
   header.optimizer_steps = in.at("optimizer_steps").get<uint64_t>();
   header.ramp_steps_left = in.at("ramp_steps_left").get<uint32_t>();
   if (in.contains("spooled")) {
@@ -161,7 +157,9 @@ absl::StatusOr<Checkpoint> Read(FileSystem* fs, const std::string& path) {
   }
   if (GetU32(all, 8) != kFormat) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "format ", GetU32(all, 8), ", this build reads ", kFormat));
+        "format ", GetU32(all, 8), ", this build reads ", kFormat,
+        ": use the build that wrote it, or another scratch directory to join "
+        "afresh"));
   }
   const absl::string_view content = all.substr(0, all.size() - kDigestBytes);
   ASSIGN_OR_RETURN(const Digest stored,
@@ -282,16 +280,6 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::LoadNewest() {
                         << checkpoint.status().message() << "\"";
   }
   return std::optional<Checkpoint>();
-}
-
-absl::Status CheckpointStore::Clear() {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_->List(dir_));
-  for (const std::string& name : names) {
-    if (SequenceOf(name) > 0) {
-      RETURN_IF_ERROR(fs_->Remove(JoinPath(dir_, name)));
-    }
-  }
-  return fs_->SyncDir(dir_);
 }
 
 }  // namespace diloco

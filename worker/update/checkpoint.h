@@ -47,10 +47,9 @@ struct CheckpointHeader {
   std::string lineage;  // 16 bytes.
   Digest settings_digest;
   Digest layout_digest;
-  LocalState local;
+  LocalState local;          // Without `evaluated`.
   uint64_t data_cursor = 0;  // Windows drawn from the shard so far.
   uint64_t inner_steps = 0;  // In this worker's life.
-  uint64_t total_tokens = 0;
   uint64_t optimizer_steps = 0;
   uint32_t ramp_steps_left = 0;
   std::optional<SpooledUpdate> spooled;
@@ -74,8 +73,6 @@ class CheckpointStore {
   // The newest good one, absent when there is none. A damaged file is named in
   // a warning and passed over.
   absl::StatusOr<std::optional<Checkpoint>> LoadNewest();
-  // Removes all, e.g. when the run's lineage is another one.
-  absl::Status Clear();
 
  private:
   std::string Path(uint64_t sequence) const;

@@ -14,13 +14,7 @@ std::string PathIn(const std::string& scratch) {
   return JoinPath(scratch, "identity.json");
 }
 
-}  // namespace
-
-absl::StatusOr<std::optional<WorkerIdentity>> LoadIdentity(
-    FileSystem* fs, const std::string& scratch) {
-  const std::string path = PathIn(scratch);
-  if (!fs->Exists(path)) return std::optional<WorkerIdentity>();
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, 1 << 16));
+absl::StatusOr<WorkerIdentity> Parse(const std::string& text) {
   try {
     const json in = json::parse(text);
     WorkerIdentity identity;
@@ -36,12 +30,26 @@ absl::StatusOr<std::optional<WorkerIdentity>> LoadIdentity(
     ASSIGN_OR_RETURN(
         identity.settings_digest,
         Digest::FromHex(in.at("settings_digest").get<std::string>()));
-    return std::optional<WorkerIdentity>(identity);
+    return identity;
   } catch (const json::exception& error) {
+    return absl::DataLossError(error.what());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<WorkerIdentity>> LoadIdentity(
+    FileSystem* fs, const std::string& scratch) {
+  const std::string path = PathIn(scratch);
+  if (!fs->Exists(path)) return std::optional<WorkerIdentity>();
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, 1 << 16));
+  absl::StatusOr<WorkerIdentity> identity = Parse(text);
+  if (!identity.ok()) {
     return absl::DataLossError(
-        absl::StrCat(path, ": ", error.what(),
+        absl::StrCat(path, ": ", identity.status().message(),
                      ": remove the scratch directory to join afresh"));
   }
+  return std::optional<WorkerIdentity>(*std::move(identity));
 }
 
 absl::Status SaveIdentity(FileSystem* fs, const std::string& scratch,

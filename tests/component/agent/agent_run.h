@@ -41,6 +41,10 @@ class TempDir {
 class CountingData final : public BatchSource {
  public:
   explicit CountingData(int first) : first_(first) {}
+  uint64_t tokens() const override { return 1000; }
+  uint32_t max_token() const override { return 49; }
+  std::string Describe() const override { return "counting data"; }
+  absl::Status Prepare(const RunSettings&) override { return absl::OkStatus(); }
   absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) override {
     Batch batch;
     batch.windows = windows;
@@ -51,8 +55,6 @@ class CountingData final : public BatchSource {
     }
     return batch;
   }
-  uint64_t tokens() const override { return 1000; }
-  uint32_t max_token() const override { return 49; }
 
  private:
   const uint64_t first_;
@@ -110,6 +112,7 @@ struct Fixture {
     };
     options.metrics = &metrics;
     options.clock = clock;
+    options.eval_shard = eval_shard;
     absl::StatusOr<std::unique_ptr<Coordinator>> started =
         Coordinator::Start(std::move(options));
     INFO(started.status().ToString());
@@ -138,11 +141,25 @@ struct Fixture {
 
   void Admin(Event event) {
     std::atomic<bool> ready{false};
+    absl::Status outcome;
     slot.Get()->Admin(std::move(event), [&](const absl::Status& status) {
-      CHECK(status.ok());
+      outcome = status;
       ready = true;
     });
     while (!ready) std::this_thread::yield();
+    REQUIRE(outcome.ok());
+  }
+
+  // Every version is evaluated, over `windows` windows.
+  void EvaluateEveryVersion(uint64_t windows) {
+    policy.eval_every = 1;
+    policy.eval_windows = windows;
+    eval_shard = dir.Sub("valid.bin");
+    // uint16 ids, all 0.
+    REQUIRE(WriteFileAtomic(
+                FileSystem::Posix(), eval_shard,
+                std::string(2 * (windows * settings.train.seq_len + 1), '\0'))
+                .ok());
   }
 
   // Updates that the coordinator judged with this result.
@@ -172,14 +189,18 @@ struct Fixture {
   Layout layout;
   Policy policy;
   Clock* clock = Clock::Real();  // The coordinator's.
+  std::string eval_shard;        // Empty: no evaluations.
   MetricsRegistry metrics;
   CoordinatorSlot slot;
 };
 
 // One worker in a thread of its own.
 struct Worker {
-  Worker(Fixture& fixture, int index, std::string scratch_name = "")
+  // `data`: which data and target; as the index by default.
+  Worker(Fixture& fixture, int index, std::string scratch_name = "",
+         int data = -1)
       : port(&fixture.slot) {
+    if (data < 0) data = index;
     options.worker = absl::StrCat("worker-", index);
     options.scratch =
         fixture.dir.Sub(scratch_name.empty() ? options.worker : scratch_name);
@@ -187,16 +208,16 @@ struct Worker {
     options.port = &port;
     options.metrics = &metrics;
     options.make_trainer =
-        [this, index](
+        [this, data](
             const RunSettings&,
             const Layout& layout) -> absl::StatusOr<std::unique_ptr<Trainer>> {
-      auto made = std::make_unique<FakeTrainer>(layout, 0.5f + 0.25f * index);
+      auto made = std::make_unique<FakeTrainer>(layout, 0.5f + 0.25f * data);
       if (prepare) prepare(*made);
       return made;
     };
-    options.open_data = [index](const RunSettings&)
-        -> absl::StatusOr<std::unique_ptr<BatchSource>> {
-      return std::make_unique<CountingData>(index * 11);
+    options.open_data =
+        [data]() -> absl::StatusOr<std::unique_ptr<BatchSource>> {
+      return std::make_unique<CountingData>(data * 11);
     };
     options.stop_requested = [this] { return stop.load(); };
   }

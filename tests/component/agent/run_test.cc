@@ -31,6 +31,30 @@ TEST_CASE("C6.1 lost replies of uploads change nothing") {
   REQUIRE(fixture.Status().fragments[0].digest == expected);
 }
 
+TEST_CASE("C6.1 a receipt lost with its round is asked for before carrying") {
+  Fixture calm(2);
+  const Digest expected = RunToEnd(calm, 2);
+  Fixture fixture(2);
+  fixture.StartCoordinator();
+  Worker a(fixture, 0), b(fixture, 1);
+  a.port.CutUploadsAfterCommit();
+  a.Start();
+  b.Start();
+  // The round closes with a's update in it; a, still sending, sees the version
+  // and stops, without having heard what became of its update.
+  fixture.Await([&] { return a.port.cancelled_uploads() == 1; });
+  REQUIRE(fixture.Status().fragments[0].version >= 1);
+  a.port.set_uploads_cut(false);
+  a.Join();
+  b.Join();
+  REQUIRE(a.status.ok());
+  REQUIRE(b.status.ok());
+  for (const UpdateOffer& offer : a.port.offers()) {
+    REQUIRE(offer.tokens == 40);
+  }
+  REQUIRE(fixture.Status().fragments[0].digest == expected);
+}
+
 TEST_CASE("a coordinator restarted at every version gives the same theta") {
   Fixture calm(2);
   const Digest expected = RunToEnd(calm, 2);
@@ -190,6 +214,40 @@ TEST_CASE("C6.6 an infinite value is refused, named and kept as evidence") {
     kept += entry.path().extension() == ".refused";
   }
   CHECK(kept == 1);
+}
+
+TEST_CASE("C8.3 a skipped step is counted and the update has the others") {
+  Fixture fixture(1);
+  fixture.StartCoordinator();
+  Worker worker(fixture, 0);
+  worker.prepare = [](FakeTrainer& trainer) { trainer.SkipSteps(7, 7); };
+  worker.Start();
+  worker.Join();
+  REQUIRE(worker.status.ok());
+  REQUIRE(worker.metrics.Text().find(
+              "diloco_worker_skipped_steps_total{reason=\"nonfinite\"} 1") !=
+          std::string::npos);
+  REQUIRE(fixture.UpdatesAre("accepted", 6));
+}
+
+TEST_CASE("C8.3 too many skipped steps end the worker, which sends nothing") {
+  Fixture fixture(1);
+  fixture.settings.train.max_skipped_steps = 3;
+  fixture.StartCoordinator();
+  Worker worker(fixture, 0);
+  worker.prepare = [](FakeTrainer& trainer) { trainer.SkipSteps(7, 1000); };
+  worker.Start();
+  worker.Join();
+  INFO(worker.status.ToString());
+  REQUIRE(absl::IsInternal(worker.status));
+  for (const char* word : {"3 steps in a row", "step 9", "loss nan"}) {
+    REQUIRE(worker.status.message().find(word) != std::string::npos);
+  }
+  // Round 1 only; and it has left, so nobody waits for it.
+  REQUIRE(worker.port.offers().size() == 1);
+  const StatusReport status = fixture.Status();
+  REQUIRE(status.workers[0].membership == "left");
+  REQUIRE(status.fragments[0].version == 1);
 }
 
 TEST_CASE("C6.2 a copied scratch directory is refused, the original goes on") {

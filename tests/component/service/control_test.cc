@@ -105,7 +105,7 @@ TEST_CASE("a shard with ids beyond the vocabulary is refused at join") {
   JoinCall call = ServiceFixture::Call();
   call.max_token = 256;
   const absl::Status status = fixture.port->Join(call).status();
-  REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(Has(status.message(), "256"));
 }
 

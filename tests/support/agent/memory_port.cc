@@ -64,6 +64,11 @@ absl::StatusOr<T> MemoryPort::Call(
 }
 
 absl::StatusOr<JoinReply> MemoryPort::Join(const JoinCall& call) {
+  ++joins_;
+  {
+    MutexLock lock(&mu_);
+    last_join_ = call;
+  }
   JoinEvent event;
   event.worker = call.worker;
   event.attempt = call.attempt;
@@ -190,6 +195,9 @@ absl::StatusOr<std::vector<RemoteFile>> MemoryPort::Resolve(
 
 absl::Status MemoryPort::ReportEval(uint64_t version, uint32_t slice,
                                     double loss_sum, uint64_t tokens) {
+  if (eval_failures_.fetch_sub(1) > 0) {
+    return absl::Status(eval_code_, "the report was lost");
+  }
   EvalReportEvent event;
   event.version = version;
   event.slice = slice;
@@ -271,6 +279,10 @@ absl::StatusOr<UploadOutcome> MemoryPort::UploadOnce(Coordinator& coordinator,
   ASSIGN_OR_RETURN(const FinishOutcome finish,
                    coordinator.FinishUpload(session, fencing, offer.fragment,
                                             offer.round, offer.digest));
+  if (cut_after_commit_.exchange(false)) {
+    uploads_cut_ = true;
+    return absl::UnavailableError("the reply was lost");
+  }
   if (lost_replies_.fetch_sub(1) > 0) {
     return absl::UnavailableError("the reply was lost");
   }
@@ -295,7 +307,10 @@ absl::StatusOr<UploadOutcome> MemoryPort::Upload(const UpdateOffer& offer,
     }
   }
   while (true) {
-    if (cancel || shutdown_) return absl::CancelledError("not wanted any more");
+    if (cancel || shutdown_) {
+      ++cancelled_uploads_;
+      return absl::CancelledError("not wanted any more");
+    }
     const std::shared_ptr<Coordinator> coordinator = slot_->Get();
     if (!cut_ && !uploads_cut_ && coordinator != nullptr) {
       absl::StatusOr<UploadOutcome> outcome =
@@ -321,7 +336,7 @@ absl::Status MemoryPort::Download(const Digest& digest, uint64_t bytes,
   if (content.size() != bytes || BlockDigest(content) != digest) {
     return absl::DataLossError("the file served is not the one named");
   }
-  return WriteFileAtomic(FileSystem::Posix(), path, content);
+  return WriteFileAtomic(fs_, path, content);
 }
 
 }  // namespace diloco

@@ -30,12 +30,26 @@ class MemoryPort final : public CoordinatorPort {
  public:
   explicit MemoryPort(CoordinatorSlot* slot) : slot_(slot) {}
 
+  // Where downloads go.
+  void set_file_system(FileSystem* fs) { fs_ = fs; }
   // Cut off: every call is UNAVAILABLE.
   void set_cut(bool cut) { cut_ = cut; }
   // Uploads are UNAVAILABLE, all else works.
   void set_uploads_cut(bool cut) { uploads_cut_ = cut; }
   // The next `n` upload commits lose their reply and are sent again.
   void set_lost_replies(int n) { lost_replies_ = n; }
+  // The next upload commit loses its reply, and uploads are cut from then on.
+  void CutUploadsAfterCommit() { cut_after_commit_ = true; }
+  // The next `n` evaluation reports reach nobody and end with `code`.
+  void FailEvals(absl::StatusCode code, int n) {
+    eval_code_ = code;
+    eval_failures_ = n;
+  }
+  // The coordinator does not know the session that later calls carry.
+  void ForgetSession() {
+    MutexLock lock(&mu_);
+    session_ = std::string(16, 'x');
+  }
 
   absl::StatusOr<JoinReply> Join(const JoinCall& call) override;
   absl::StatusOr<RunView> Watch(uint64_t known_revision,
@@ -53,6 +67,12 @@ class MemoryPort final : public CoordinatorPort {
                         const std::string& path,
                         const CancelFlag& cancel) override;
   void Shutdown() override { shutdown_ = true; }
+  int joins() const { return joins_; }
+  int cancelled_uploads() const { return cancelled_uploads_; }
+  JoinCall last_join() const {
+    MutexLock lock(&mu_);
+    return last_join_;
+  }
   // What was offered, in order, without immediate repeats.
   std::vector<UpdateOffer> offers() const {
     MutexLock lock(&mu_);
@@ -71,13 +91,20 @@ class MemoryPort final : public CoordinatorPort {
                                            const CancelFlag& cancel);
 
   CoordinatorSlot* const slot_;
+  FileSystem* fs_ = FileSystem::Posix();
   std::atomic<bool> cut_{false};
   std::atomic<bool> uploads_cut_{false};
   std::atomic<bool> shutdown_{false};
   std::atomic<int> lost_replies_{0};
+  std::atomic<bool> cut_after_commit_{false};
+  std::atomic<absl::StatusCode> eval_code_{absl::StatusCode::kOk};
+  std::atomic<int> eval_failures_{0};
+  std::atomic<int> joins_{0};
+  std::atomic<int> cancelled_uploads_{0};
   mutable Mutex mu_;
   std::string session_ ABSL_GUARDED_BY(mu_);
   Fencing fencing_ ABSL_GUARDED_BY(mu_);
+  JoinCall last_join_ ABSL_GUARDED_BY(mu_);
   std::vector<UpdateOffer> offers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -132,8 +132,7 @@ TEST_CASE("C6.4 a new lease on the same base starts from the anchor") {
   }
 }
 
-TEST_CASE(
-    "evaluation happens before the first step of a window, once a slice") {
+TEST_CASE("evaluation happens at any step of a window, once a slice") {
   LocalState local = Holding(3);
   ViewInput view = Running(3, 4, 2);
   view.evals = {{2, 0}, {3, 1}};
@@ -142,10 +141,11 @@ TEST_CASE(
   REQUIRE(action.slice == 1);
   local.evaluated.push_back(1);
   REQUIRE(Next(local, view) == Kind::kBegin);
-  local.evaluated.clear();
   local.window.round = 4;
   local.window.steps_done = local.window.steps = 1;
   REQUIRE(Next(local, view) == Kind::kStep);
+  view.evals.push_back({3, 2});
+  REQUIRE(Next(local, view) == Kind::kEvaluate);
 }
 
 TEST_CASE("a finished run is evaluated, then left") {

@@ -55,7 +55,7 @@ CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
           "Bytes of update uploads received from workers, framing included.")),
       sent_bytes(registry->AddCounter(
           "diloco_coordinator_sent_bytes_total",
-          "Bytes of files sent to workers and tools, framing included.")),
+          "Bytes of files sent to workers, framing included.")),
       digest_mismatches(
           registry->AddCounter("diloco_coordinator_digest_mismatches_total",
                                "Copies of theta in workers whose digest was "

@@ -126,7 +126,10 @@ class ReadCall final : public grpc::ServerWriteReactor<v1::ReadChunk>,
     chunk_.set_offset(next_);
     chunk_.set_crc32c(Crc32c(*data));
     next_ += data->size();
-    context_.coordinator->CountBulkBytes(0, WireBytes(chunk_));
+    // Tools have no session: what they read is no traffic of the workers.
+    if (!request_.session().empty()) {
+      context_.coordinator->CountBulkBytes(0, WireBytes(chunk_));
+    }
     return absl::OkStatus();
   }
 

@@ -139,7 +139,10 @@ class Operator(unittest.TestCase):
             cluster.start_all()
             cluster.finish()
             model = cluster.path("model")
+            traffic = cluster.status()["bytes_sent"]
             self.ok(cluster, "export", "--out", model)
+            # What an operator fetches is no traffic of the workers.
+            self.assertEqual(cluster.status()["bytes_sent"], traffic)
             with open(os.path.join(model, "config.json"),
                       encoding="utf-8") as text:
                 config = json.load(text)

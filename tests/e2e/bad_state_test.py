@@ -35,6 +35,28 @@ class BadState(bad_input.BadInput):
 
     # --- The coordinator's state directory. ---
 
+    def test_C7_4_edited_run_file_is_refused_by_the_key(self):
+        with harness.Cluster(workers=1, rounds=LONG) as cluster:
+            self.stopped_run(cluster, 2)
+            before = self.files_of(cluster.path("state"))
+            for section, key, value in (("train", "tokens", 4096),
+                                        ("model", "layers", 3),
+                                        ("outer", "lr", 0.6),
+                                        ("run", "seed", 9)):
+                with self.subTest(f"{section}.{key}"):
+                    was = cluster.settings[section].get(key)
+                    cluster.settings[section][key] = value
+                    self.assert_error(
+                        cluster.start_coordinator(ready=False), 1,
+                        cluster.path("state"), f"{section}.{key}", str(value))
+                    cluster.settings[section].pop(key)
+                    if was is not None:
+                        cluster.settings[section][key] = was
+            # Refused untouched, and good for what it was made with.
+            self.assertEqual(self.files_of(cluster.path("state")), before)
+            cluster.start_all()
+            cluster.wait_version(3)
+
     def test_C7_4_state_directory_of_another_run_is_refused_untouched(self):
         with harness.Cluster(workers=1, rounds=LONG) as cluster:
             self.stopped_run(cluster, 1)

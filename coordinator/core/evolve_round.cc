@@ -145,11 +145,12 @@ absl::Status EvolveRound(State& state, const RoundClosed& fact) {
     previous = &member.worker;
   }
 
+  // Who delivered goes on from theta: what was not folded is discarded.
   for (const auto& [name, lease] : open.leases) {
-    state.workers[name].carried_tokens += lease.tokens - lease.carried_tokens;
-  }
-  for (const RoundMember& member : fact.members) {
-    state.workers[member.worker].carried_tokens = 0;
+    uint64_t& carried = state.workers[name].carried_tokens;
+    const bool delivered =
+        open.committed.count(name) != 0 || open.refused.count(name) != 0;
+    carried = delivered ? 0 : carried + lease.tokens - lease.carried_tokens;
   }
   for (const auto& [name, committed] : open.committed) {
     fragment->last_committed[name] = committed;

@@ -347,6 +347,35 @@ TEST_CASE("progress crosses the round evenly and never goes back") {
   REQUIRE(second.progress + second.steps * second.progress_step == Approx(0.2));
 }
 
+TEST_CASE("what a void round discards or a screen refuses is not carried") {
+  CoreRun run;
+  run.policy.late = LatePolicy::kCarry;
+  run.policy.deadline = absl::Seconds(20);
+  run.Join("a");
+  run.Join("b");
+  SECTION("a refused update in a round that is folded") {
+    run.Refuse("a");
+    run.Deliver("b");
+    run.Fold();
+  }
+  SECTION("every update refused") {
+    run.Refuse("a");
+    run.Refuse("b");
+  }
+  SECTION("delivered into a void round") {
+    run.policy.min_updates = 2;
+    run.policy.short_round = ShortRound::kVoid;
+    run.Deliver("a");
+    run.Pass(absl::Seconds(20), {"a"});
+    run.Join("b");
+  }
+  REQUIRE(run.round() == 2);
+  for (const auto& [name, lease] : run.open_round().leases) {
+    INFO(name);
+    REQUIRE(lease.carried_tokens == 0);
+  }
+}
+
 TEST_CASE("a worker that missed a round brings its tokens along, under carry") {
   CoreRun run;
   run.policy.deadline = absl::Seconds(20);

@@ -196,7 +196,10 @@ class BadInputTest(bad_input.BadInput):
             cluster.wait_version(1)
             # Taken of a live process: its session is the newest, then is not.
             copy = cluster.path("copy")
-            shutil.copytree(cluster.path("scratch-0"), copy)
+            # Files on their way come and go meanwhile.
+            shutil.copytree(
+                cluster.path("scratch-0"), copy,
+                ignore=shutil.ignore_patterns("*.tmp", "*.blob.part"))
             cluster.workers[0].kill()
             original = cluster.start_worker(0)
             cluster.wait_log(original, "joined run=")

@@ -1,5 +1,5 @@
 // Where work runs that must not block its caller: a small pool of threads with
-// a bounded queue in the daemons, the calling thread in tests.
+// a bounded queue.
 //
 //   ThreadPool disk("blob", /*threads=*/2, /*max_queued=*/256);
 //   RETURN_IF_ERROR(disk.Run([file] { ... }));
@@ -47,15 +47,6 @@ class ThreadPool final : public Executor {
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;
-};
-
-// Runs each task inside Run.
-class InlineExecutor final : public Executor {
- public:
-  absl::Status Run(std::function<void()> task) override {
-    task();
-    return absl::OkStatus();
-  }
 };
 
 }  // namespace diloco

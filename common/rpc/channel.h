@@ -25,7 +25,6 @@ enum class ChannelKind {
 
 // Deadlines of the control plane (proto/README.md).
 inline constexpr absl::Duration kControlDeadline = absl::Seconds(10);
-inline constexpr absl::Duration kWatchDeadline = absl::Seconds(60);
 // The longest a server keeps a long poll.
 inline constexpr absl::Duration kMaxLongPoll = absl::Seconds(45);
 // A chunk's data; with its fields it stays below gRPC's receive limit of

@@ -44,20 +44,6 @@ void PutU64(std::string* out, uint64_t value) {
 
 }  // namespace
 
-const char* TensorClassName(TensorClass tensor_class) {
-  switch (tensor_class) {
-    case TensorClass::kEmbedding:
-      return "embedding";
-    case TensorClass::kMatrix:
-      return "matrix";
-    case TensorClass::kVector:
-      return "vector";
-    case TensorClass::kHead:
-      return "head";
-  }
-  return "unknown";
-}
-
 const TensorSpec* Layout::Find(absl::string_view name) const {
   for (const TensorSpec& tensor : tensors) {
     if (tensor.decl.name == name) return &tensor;

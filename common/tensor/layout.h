@@ -21,7 +21,6 @@ namespace diloco {
 inline constexpr int64_t kAlignElements = 256;
 
 enum class TensorClass { kEmbedding, kMatrix, kVector, kHead };
-const char* TensorClassName(TensorClass tensor_class);
 
 // A tensor as the model declares it; names are those of the Hugging Face
 // checkpoint.

@@ -79,7 +79,6 @@ void EncodeStatus(const StatusReport& report, uint64_t batch_tokens,
   out->set_uptime_seconds(Seconds(report.uptime));
   out->set_build(BuildVersion());
   out->set_last_sequence(report.last_sequence);
-  out->set_bytes_per_token(report.bytes_per_token);
   out->set_ready(report.not_ready.empty());
   out->set_not_ready_reason(report.not_ready);
   out->set_settings_digest(report.settings_digest.ToBytes());

@@ -55,33 +55,6 @@ grpc::ServerReadReactor<v1::WriteChunk>* BlobService::Write(
   return StartWriteCall(context_, response);
 }
 
-grpc::ServerUnaryReactor* BlobService::QueryWriteStatus(
-    grpc::CallbackServerContext*, const v1::QueryWriteRequest* request,
-    v1::QueryWriteResponse* response) {
-  return HandleUnary(
-      context_, "QueryWriteStatus", *request, kSmallRequest,
-      [&](const std::shared_ptr<UnaryCall>& call) -> absl::Status {
-        Coordinator* const coordinator = context_.coordinator;
-        RETURN_IF_ERROR(CheckRun(request->key().run(), *coordinator));
-        ASSIGN_OR_RETURN(Fencing fencing, DecodeFencing(request->fencing()));
-        return OnDisk<uint64_t>(
-            context_, call,
-            [coordinator, copy = *request,
-             fencing]() -> absl::StatusOr<uint64_t> {
-              ASSIGN_OR_RETURN(const auto upload,
-                               coordinator->OpenUpload(copy.session(), fencing,
-                                                       copy.key().fragment(),
-                                                       copy.key().round()));
-              return upload->offset();
-            },
-            [coordinator, response](uint64_t offset) {
-              EncodeFencing(coordinator->fencing(),
-                            response->mutable_fencing());
-              response->set_committed(offset);
-            });
-      });
-}
-
 grpc::ServerUnaryReactor* BlobService::FinishUpload(
     grpc::CallbackServerContext*, const v1::FinishUploadRequest* request,
     v1::FinishUploadResponse* response) {

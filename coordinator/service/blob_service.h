@@ -19,10 +19,6 @@ class BlobService final : public v1::Blob::CallbackService {
   grpc::ServerReadReactor<v1::WriteChunk>* Write(
       grpc::CallbackServerContext* context,
       v1::WriteResponse* response) override;
-  grpc::ServerUnaryReactor* QueryWriteStatus(
-      grpc::CallbackServerContext* context,
-      const v1::QueryWriteRequest* request,
-      v1::QueryWriteResponse* response) override;
   grpc::ServerUnaryReactor* FinishUpload(
       grpc::CallbackServerContext* context,
       const v1::FinishUploadRequest* request,

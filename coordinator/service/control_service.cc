@@ -56,7 +56,6 @@ void EncodeJoined(const JoinOutcome& outcome, const CoordinatorOptions& options,
   out->set_beat_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(
       options.policy.suspect_after / kBeatsBeforeSuspect)));
   EncodeProtocol(OurProtocol(), out->mutable_protocol());
-  out->set_protocol_version(OurProtocol().max);
   out->set_build(BuildVersion());
 }
 

@@ -51,12 +51,5 @@ TEST_CASE("a full queue refuses at once and names itself") {
   release.Open();
 }
 
-TEST_CASE("the inline executor runs inside the call") {
-  InlineExecutor executor;
-  bool ran = false;
-  REQUIRE(executor.Run([&] { ran = true; }).ok());
-  REQUIRE(ran);
-}
-
 }  // namespace
 }  // namespace diloco

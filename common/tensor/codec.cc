@@ -18,12 +18,12 @@ namespace {
 using half_math::Unaligned16;
 
 void EncodeFp16Portable(const float* in, size_t n, char* out) {
-  auto* half = reinterpret_cast<Unaligned16*>(out);
+  Unaligned16* half = reinterpret_cast<Unaligned16*>(out);
   for (size_t i = 0; i < n; ++i) half[i] = half_math::Fp16FromFloat(in[i]);
 }
 
 void DecodeFp16Portable(const char* in, size_t n, float* out) {
-  const auto* half = reinterpret_cast<const Unaligned16*>(in);
+  const Unaligned16* half = reinterpret_cast<const Unaligned16*>(in);
   for (size_t i = 0; i < n; ++i) out[i] = half_math::FloatFromFp16(half[i]);
 }
 
@@ -90,14 +90,14 @@ constexpr void (*DecodeFp16Paths[])(const char*, size_t,
 #endif
 
 DILOCO_INLINE_BODY void EncodeBf16Body(const float* in, size_t n, char* out) {
-  auto* half = reinterpret_cast<Unaligned16*>(out);
+  Unaligned16* half = reinterpret_cast<Unaligned16*>(out);
   for (size_t i = 0; i < n; ++i) half[i] = half_math::Bf16FromFloat(in[i]);
 }
 DILOCO_DEFINE_PATHS(EncodeBf16, (const float* in, size_t n, char* out),
                     (in, n, out))
 
 DILOCO_INLINE_BODY void DecodeBf16Body(const char* in, size_t n, float* out) {
-  const auto* half = reinterpret_cast<const Unaligned16*>(in);
+  const Unaligned16* half = reinterpret_cast<const Unaligned16*>(in);
   for (size_t i = 0; i < n; ++i) out[i] = half_math::FloatFromBf16(half[i]);
 }
 DILOCO_DEFINE_PATHS(DecodeBf16, (const char* in, size_t n, float* out),

@@ -12,9 +12,9 @@
 
 namespace diloco::half_math {
 
-// Encoded values lie at any byte offset.
+// Encoded values lie at any byte offset. Name the type of a pointer to it: with
+// `auto` the attributes are lost.
 using Unaligned16 [[gnu::aligned(1), gnu::may_alias]] = uint16_t;
-using UnalignedFloat [[gnu::aligned(1), gnu::may_alias]] = float;
 
 static_assert(std::endian::native == std::endian::little,
               "the file formats are little endian, and values are copied");

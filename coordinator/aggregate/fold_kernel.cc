@@ -59,7 +59,8 @@ __attribute__((always_inline)) inline void PrefetchForWrite(
 namespace portable {
 using TwoFloats [[gnu::vector_size(8)]] = float;
 TwoFloats LoadTwoFp16(const char* bytes) {
-  const auto* half = reinterpret_cast<const half_math::Unaligned16*>(bytes);
+  const half_math::Unaligned16* half =
+      reinterpret_cast<const half_math::Unaligned16*>(bytes);
   return TwoFloats{half_math::FloatFromFp16(half[0]),
                    half_math::FloatFromFp16(half[1])};
 }

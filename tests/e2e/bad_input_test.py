@@ -7,6 +7,7 @@ import random
 import shutil
 import socket
 import struct
+import subprocess
 import unittest
 
 import bad_input
@@ -32,6 +33,15 @@ class BadInputTest(bad_input.BadInput):
                               "threads")
             self.assertTrue(harness.one_line(worker.log()))
             self.assertFalse(os.path.exists(cluster.path("scratch-0")))
+
+    def test_counts_that_no_machine_has_are_refused_by_their_flag(self):
+        for flags in (["train-local", "--data", "x", "--threads", "100000"],
+                      ["train-local", "--data", "x", "--seq-len", "5000000000"],
+                      ["sample", "--model", "x", "--threads", "0"]):
+            done = subprocess.run([harness.WORKER] + flags, timeout=60,
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(flags[-2] + " is " + flags[-1], done.stderr)
 
     def test_C7_4_run_setting_in_a_workers_file_says_where_it_belongs(self):
         with harness.Cluster() as cluster:

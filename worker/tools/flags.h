@@ -22,6 +22,9 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
+// More than any machine has; --threads beyond it would exhaust the system.
+inline constexpr uint64_t kMaxThreads = 1024;
+
 // The variables hold the defaults, which --help shows, until Parse.
 class Flags {
  public:

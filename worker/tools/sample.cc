@@ -84,6 +84,11 @@ int RunSample(int argc, char** argv) {
   flags.Count("threads", &settings.threads, "of LibTorch");
   flags.Require("model");
   if (const auto code = flags.Parse(argc, argv)) return *code;
+  if (settings.threads < 1 || settings.threads > kMaxThreads) {
+    absl::FPrintF(stderr, "sample: --threads is %d, expected 1 to %d\n",
+                  settings.threads, kMaxThreads);
+    return kExitUsage;
+  }
   const absl::StatusOr<std::string> text =
       Sample(FileSystem::Posix(), settings);
   if (!text.ok()) {

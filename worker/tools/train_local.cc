@@ -18,6 +18,8 @@
 namespace diloco {
 namespace {
 
+constexpr uint64_t kMaxSeqLen = 1 << 20;
+
 struct Arguments {
   std::string model = "tiny";
   uint64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn = 0;
@@ -114,6 +116,14 @@ absl::Status Resolve(Arguments& a) {
   if (a.run.steps < 1 || a.seq_len < 1 || a.run.batch < 1) {
     return absl::InvalidArgumentError(
         "--steps, --seq-len and --batch must be at least 1");
+  }
+  if (a.seq_len > kMaxSeqLen) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seq-len is ", a.seq_len, ", at most ", kMaxSeqLen));
+  }
+  if (a.threads < 1 || a.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--threads is ", a.threads, ", expected 1 to ", kMaxThreads));
   }
   a.run.train.seq_len = static_cast<uint32_t>(a.seq_len);
   ASSIGN_OR_RETURN(a.run.train.schedule, ParseShape(a.schedule));

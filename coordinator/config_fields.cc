@@ -117,7 +117,7 @@ void AddTrain(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
              .value = RealList({&train->beta1, &train->beta2}, kDecayRate),
              .doc = "Decay rates of AdamW's moments."});
   table.Add({.path = "train.optimizer.eps",
-             .value = Real(&train->eps, {0, 1, true}),
+             .value = Real(&train->eps, {1e-30, 1}),
              .doc = "Added to the root of the second moment."});
   table.Add({.path = "train.optimizer.weight_decay",
              .value = Real(&train->weight_decay, {0, 10}),

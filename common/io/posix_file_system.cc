@@ -279,6 +279,12 @@ class PosixFileSystem : public FileSystem {
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
+    struct stat old;
+    if (lstat(to.c_str(), &old) == 0 && !S_ISREG(old.st_mode) &&
+        !S_ISDIR(old.st_mode) && !S_ISLNK(old.st_mode)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          to, " is a device, pipe or socket and is not replaced: name a file"));
+    }
     if (rename(from.c_str(), to.c_str()) != 0) {
       return Failure(absl::StrCat("rename ", from, " to"), to, errno);
     }

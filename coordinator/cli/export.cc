@@ -140,7 +140,8 @@ absl::Status WriteModel(const v1::ExportDescription& description,
 }
 
 absl::Status RunExport(const Invocation& invocation) {
-  const std::string out = invocation.Get("out");
+  std::string out = invocation.Get("out");
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
   if (out.empty()) {
     return absl::InvalidArgumentError(
         "export needs --out DIR, a directory that does not exist yet");

@@ -34,9 +34,29 @@ class BadInputTest(bad_input.BadInput):
             self.assertTrue(harness.one_line(worker.log()))
             self.assertFalse(os.path.exists(cluster.path("scratch-0")))
 
+    def test_C6_6_an_infinite_value_is_refused_and_its_worker_goes_on(self):
+        change = {"train": {"optimizer": {"lr": 10, "clip": 0}},
+                  "outer": {"lr": 10}}
+        with harness.Cluster(rounds=LONG, workers=1, change=change) as cluster:
+            cluster.start_coordinator()
+            worker = cluster.start_worker(0)
+            refusal = "is refused: part file: model."
+            cluster.wait(
+                lambda: cluster.coordinator.log().count(refusal) >= 2,
+                "two refused updates")
+            self.assertIsNone(worker.code(), worker.log()[-500:])
+            self.assertIn("the update was refused and does not count",
+                          worker.log())
+            kept = [name for _, _, names in os.walk(cluster.path("state"))
+                    for name in names if name.endswith(".refused")]
+            self.assertTrue(kept)
+
     def test_counts_that_no_machine_has_are_refused_by_their_flag(self):
         for flags in (["train-local", "--data", "x", "--threads", "100000"],
                       ["train-local", "--data", "x", "--seq-len", "5000000000"],
+                      ["train-local", "--data", "x", "--batch",
+                       "4611686018427387904"],
+                      ["train-local", "--data", "x", "--lr", "nan"],
                       ["sample", "--model", "x", "--threads", "0"]):
             done = subprocess.run([harness.WORKER] + flags, timeout=60,
                                   capture_output=True, text=True)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,8 @@
 namespace diloco {
 namespace {
 
-constexpr uint64_t kMaxSeqLen = 1 << 20;
+constexpr uint64_t kMaxCount = 1 << 20;
+constexpr double kMaxReal = 1e6;
 
 struct Arguments {
   std::string model = "tiny";
@@ -117,9 +119,22 @@ absl::Status Resolve(Arguments& a) {
     return absl::InvalidArgumentError(
         "--steps, --seq-len and --batch must be at least 1");
   }
-  if (a.seq_len > kMaxSeqLen) {
+  for (const auto& [flag, value] :
+       {std::pair("seq-len", a.seq_len), std::pair("batch", a.run.batch)}) {
+    if (value <= kMaxCount) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--seq-len is ", a.seq_len, ", at most ", kMaxSeqLen));
+        absl::StrCat("--", flag, " is ", value, ", at most ", kMaxCount));
+  }
+  const TrainSettings& train = a.run.train;
+  for (const auto& [flag, value] :
+       {std::pair("lr", train.lr), std::pair("min-lr", train.min_lr),
+        std::pair("weight-decay", train.weight_decay),
+        std::pair("clip", train.clip), std::pair("z-loss", a.z_loss),
+        std::pair("decay-share", train.decay_share)}) {
+    // Also false for NaN.
+    if (value >= 0 && value <= kMaxReal) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, " is ", value, ", expected 0 to ", kMaxReal));
   }
   if (a.threads < 1 || a.threads > kMaxThreads) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -185,7 +185,7 @@ class Short(Quickstart):
                 (["--text", small], [small, "17 bytes", "200000"]),
                 (["--text", latin], [latin, "UTF-8", "position 3"]),
                 (["--resume", "other"], ["other", "no such run"]),
-                (["--resume", "../work/kjv-tiny-1"], ["no such run"]),
+                (["--resume", "../elsewhere/kjv-tiny-1"], ["no such run"]),
                 (["--resume", "kjv-tiny-1", "--workers", "3"],
                  ["--workers", "--resume"])):
             with self.subTest(" ".join(arguments)):

@@ -96,6 +96,12 @@ struct Fixture {
     policy.outer_momentum = 0.5;
   }
 
+  // More rounds than any test waits for.
+  void MakeLong() {
+    settings.train.tokens *= 50;
+    policy.train_tokens = settings.train.tokens;
+  }
+
   void StartCoordinator() {
     CoordinatorOptions options;
     options.run = "test";
@@ -182,6 +188,10 @@ struct Fixture {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
+  }
+
+  void AwaitVersion(uint64_t version) {
+    Await([&] { return Status().fragments[0].version >= version; });
   }
 
   TempDir dir;

@@ -55,7 +55,7 @@ TEST_CASE("C6.4 what a void round discards is not sent again") {
   fixture.Await([&] { return fixture.Status().fragments[0].open_round == 3; });
   REQUIRE(fixture.Status().fragments[0].version == 0);
   slow.port.set_uploads_cut(false);
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 2; });
+  fixture.AwaitVersion(2);
   heard.stop = true;
   slow.stop = true;
   heard.Join();

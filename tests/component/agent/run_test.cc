@@ -64,8 +64,7 @@ TEST_CASE("a coordinator restarted at every version gives the same theta") {
   a.Start();
   b.Start();
   for (uint64_t version = 1; version <= 5; ++version) {
-    fixture.Await(
-        [&] { return fixture.Status().fragments[0].version >= version; });
+    fixture.AwaitVersion(version);
     fixture.StopCoordinator();
     fixture.StartCoordinator();
   }
@@ -86,8 +85,7 @@ TEST_CASE("C7.3 workers restarted in mid-run go on bit for bit") {
   a->Start();
   b.Start();
   for (uint64_t version = 1; version <= 4; ++version) {
-    fixture.Await(
-        [&] { return fixture.Status().fragments[0].version >= version; });
+    fixture.AwaitVersion(version);
     // Cut off first, so that the stop is a crash to the coordinator: a worker
     // that leaves is not waited for.
     a->port.set_cut(true);
@@ -126,13 +124,12 @@ TEST_CASE("a flipped bit in a copy of theta is named and mended") {
 
 TEST_CASE("C6.5 a copy of another base is dropped before it is trained on") {
   Fixture fixture(1);
-  fixture.settings.train.tokens *= 50;
-  fixture.policy.train_tokens *= 50;
+  fixture.MakeLong();
   fixture.StartCoordinator();
   {
     Worker worker(fixture, 0);
     worker.Start();
-    fixture.Await([&] { return fixture.Status().fragments[0].version >= 2; });
+    fixture.AwaitVersion(2);
     fixture.Admin(PauseEvent{true, "test"});
     fixture.Await(
         [&] { return fixture.Status().fragments[0].open_round == 0; });
@@ -157,8 +154,7 @@ TEST_CASE("C6.5 a copy of another base is dropped before it is trained on") {
   REQUIRE(again.port.offers().empty());
   const uint64_t version = fixture.Status().fragments[0].version;
   fixture.Admin(PauseEvent{false, ""});
-  fixture.Await(
-      [&] { return fixture.Status().fragments[0].version > version + 1; });
+  fixture.AwaitVersion(version + 2);
   fixture.Admin(StopEvent{});
   again.Join();
   INFO(again.status.ToString());
@@ -174,7 +170,7 @@ TEST_CASE("C6.6 a worker whose loss is NaN ends; the run goes on without it") {
   bad.prepare = [](FakeTrainer& trainer) { trainer.PoisonAtStep(8); };
   good.Start();
   bad.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 4; });
+  fixture.AwaitVersion(4);
   bad.Join();
   INFO(bad.status.ToString());
   CHECK(bad.status.message().find("loss is nan") != std::string::npos);
@@ -189,7 +185,7 @@ TEST_CASE("C6.6 an infinite value is refused, named and kept as evidence") {
   bad.prepare = [](FakeTrainer& trainer) { trainer.SpikeAtStep(9, 1e8f); };
   good.Start();
   bad.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 2; });
+  fixture.AwaitVersion(2);
   // Its steps 6 to 10 were round 2, which closed without it.
   std::promise<EventsOutcome> answer;
   fixture.slot.Get()->GetEvents(0, absl::ZeroDuration(),
@@ -252,12 +248,11 @@ TEST_CASE("C8.3 too many skipped steps end the worker, which sends nothing") {
 
 TEST_CASE("C6.2 a copied scratch directory is refused, the original goes on") {
   Fixture fixture(1);
-  fixture.settings.train.tokens *= 50;
-  fixture.policy.train_tokens *= 50;
+  fixture.MakeLong();
   fixture.StartCoordinator();
   Worker original(fixture, 0);
   original.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 1; });
+  fixture.AwaitVersion(1);
   original.stop = true;
   original.Join();
   std::filesystem::copy(fixture.dir.Sub("worker-0"), fixture.dir.Sub("copy"),
@@ -290,9 +285,9 @@ TEST_CASE("C6.3 a silent worker is not waited for beyond the deadline") {
   a.Start();
   b.Start();
   c.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 1; });
+  fixture.AwaitVersion(1);
   c.port.set_cut(true);
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 3; });
+  fixture.AwaitVersion(3);
   const uint64_t folded = fixture.Status().workers[2].rounds_folded;
   c.port.set_cut(false);
   fixture.Await(

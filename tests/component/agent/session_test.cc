@@ -39,12 +39,11 @@ TEST_CASE("C6.2 a fresh scratch waits for the lease of the one before") {
   ManualClock clock;
   Fixture fixture(1);
   fixture.clock = &clock;
-  fixture.settings.train.tokens *= 50;
-  fixture.policy.train_tokens *= 50;
+  fixture.MakeLong();
   fixture.StartCoordinator();
   Worker first(fixture, 0);
   first.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 1; });
+  fixture.AwaitVersion(1);
   // A crash: it neither leaves nor beats.
   first.port.set_cut(true);
   first.stop = true;
@@ -55,8 +54,7 @@ TEST_CASE("C6.2 a fresh scratch waits for the lease of the one before") {
   REQUIRE_FALSE(second.ended);
   const uint64_t version = fixture.Status().fragments[0].version;
   clock.Advance(fixture.policy.lease);
-  fixture.Await(
-      [&] { return fixture.Status().fragments[0].version > version; });
+  fixture.AwaitVersion(version + 1);
   fixture.Admin(StopEvent{});
   second.Join();
   INFO(second.status.ToString());
@@ -65,12 +63,11 @@ TEST_CASE("C6.2 a fresh scratch waits for the lease of the one before") {
 
 TEST_CASE("C6.2 a name that stays held is given up") {
   Fixture fixture(1);
-  fixture.settings.train.tokens *= 50;
-  fixture.policy.train_tokens *= 50;
+  fixture.MakeLong();
   fixture.StartCoordinator();
   Worker first(fixture, 0);
   first.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 1; });
+  fixture.AwaitVersion(1);
   Worker second(fixture, 0, "fresh");
   second.options.connect_timeout = absl::Milliseconds(100);
   second.Start();
@@ -93,17 +90,15 @@ TEST_CASE("nobody answers: the worker says whom it tried and for how long") {
 
 TEST_CASE("a session that the coordinator does not know is replaced once") {
   Fixture fixture(1);
-  fixture.settings.train.tokens *= 50;
-  fixture.policy.train_tokens *= 50;
+  fixture.MakeLong();
   fixture.StartCoordinator();
   Worker worker(fixture, 0);
   worker.Start();
-  fixture.Await([&] { return fixture.Status().fragments[0].version >= 1; });
+  fixture.AwaitVersion(1);
   worker.port.ForgetSession();
   fixture.Await([&] { return worker.port.joins() == 2; });
   const uint64_t version = fixture.Status().fragments[0].version;
-  fixture.Await(
-      [&] { return fixture.Status().fragments[0].version > version; });
+  fixture.AwaitVersion(version + 1);
   REQUIRE_FALSE(worker.ended);
   worker.port.ForgetSession();
   worker.Join();
@@ -112,13 +107,12 @@ TEST_CASE("a session that the coordinator does not know is replaced once") {
 
 TEST_CASE("totals of a beat are of the process, not of the worker's life") {
   Fixture fixture(1);
-  fixture.settings.train.tokens *= 50;
-  fixture.policy.train_tokens *= 50;
+  fixture.MakeLong();
   fixture.StartCoordinator();
   {
     Worker worker(fixture, 0);
     worker.Start();
-    fixture.Await([&] { return fixture.Status().fragments[0].version >= 3; });
+    fixture.AwaitVersion(3);
     worker.stop = true;
     worker.Join();
   }
@@ -128,8 +122,7 @@ TEST_CASE("totals of a beat are of the process, not of the worker's life") {
   const uint64_t version = fixture.Status().fragments[0].version;
   Worker again(fixture, 0);
   again.Start();
-  fixture.Await(
-      [&] { return fixture.Status().fragments[0].version > version + 1; });
+  fixture.AwaitVersion(version + 2);
   again.stop = true;
   again.Join();
   REQUIRE(again.status.ok());

@@ -14,6 +14,8 @@
 
 namespace diloco::testing {
 
+inline FileSystem* const kFs = FileSystem::Posix();
+
 class TempDir {
  public:
   TempDir() {

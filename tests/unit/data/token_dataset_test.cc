@@ -16,9 +16,8 @@ namespace {
 
 using testing::Bytes;
 using testing::Counting;
+using testing::kFs;
 using testing::TempDir;
-
-FileSystem* const kFs = FileSystem::Posix();
 
 absl::StatusOr<TokenDataset> Open(const std::string& path, uint32_t seq_len,
                                   uint64_t vocab = 1000, uint64_t seed = 1) {

@@ -13,13 +13,12 @@ namespace diloco {
 namespace {
 
 using testing::Bytes;
+using testing::kFs;
 using testing::LlmCHeader;
 using testing::TempDir;
 
-FileSystem* const kFiles = FileSystem::Posix();
-
 std::string OpenError(const std::string& path, TokenFormat format) {
-  const absl::Status status = TokenFile::Open(kFiles, path, format).status();
+  const absl::Status status = TokenFile::Open(kFs, path, format).status();
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
 }
@@ -41,7 +40,7 @@ TEST_CASE("ids of both widths and both llm.c dtypes are read") {
       {dir.Write("d", LlmCHeader(20240801, 7, 4) + Bytes(wide)),
        TokenFormat::kLlmC, 4}};
   for (const Case& test : cases) {
-    const auto file = TokenFile::Open(kFiles, test.path, test.format);
+    const auto file = TokenFile::Open(kFs, test.path, test.format);
     REQUIRE(file.ok());
     REQUIRE(file->tokens() == 4);
     REQUIRE(file->width() == test.width);
@@ -60,13 +59,13 @@ TEST_CASE("C1.1 a window beyond 2 GiB of a shard is read from its place") {
       dir.Write("big.bin", LlmCHeader(20240520, 1, 1'200'000'000));
   std::filesystem::resize_file(path, 1024 + 2'400'000'000);
   {
-    auto file = kFiles->OpenForWrite(path);
+    auto file = kFs->OpenForWrite(path);
     REQUIRE((*file)
                 ->WriteAt(1024 + 2 * uint64_t{1'100'000'000},
                           Bytes(std::vector<uint16_t>{1, 2, 3}))
                 .ok());
   }
-  const auto file = TokenFile::Open(kFiles, path, TokenFormat::kLlmC);
+  const auto file = TokenFile::Open(kFs, path, TokenFormat::kLlmC);
   REQUIRE(file.ok());
   REQUIRE(file->tokens() == 1'200'000'000);
   std::vector<int32_t> ids(3);
@@ -122,7 +121,7 @@ TEST_CASE("a file that became shorter is an error, not a signal") {
   const TempDir dir;
   const std::string path =
       dir.Write("a.bin", Bytes(testing::Counting(100'000, 500)));
-  const auto file = TokenFile::Open(kFiles, path, TokenFormat::kUint16);
+  const auto file = TokenFile::Open(kFs, path, TokenFormat::kUint16);
   std::filesystem::resize_file(path, 1000);
   std::vector<int32_t> ids(10);
   const absl::Status status = file->Read(90'000, absl::MakeSpan(ids));

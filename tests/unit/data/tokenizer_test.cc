@@ -13,12 +13,11 @@
 namespace diloco {
 namespace {
 
+using testing::kFs;
 using testing::TempDir;
 
-FileSystem* const kDisk = FileSystem::Posix();
-
 TEST_CASE("the bytes tokenizer gives every byte back") {
-  const auto tokenizer = OpenTokenizer(kDisk, kBytesTokenizer);
+  const auto tokenizer = OpenTokenizer(kFs, kBytesTokenizer);
   std::string all;
   for (int i = 0; i < 256; ++i) all.push_back(static_cast<char>(i));
   const auto ids = (*tokenizer)->Encode(all);
@@ -34,10 +33,10 @@ TEST_CASE("the bytes tokenizer gives every byte back") {
 TEST_CASE("a file that is no model is refused by name") {
   const TempDir dir;
   const std::string path = dir.Write("bad.model", "not a model at all");
-  const absl::Status status = OpenTokenizer(kDisk, path).status();
+  const absl::Status status = OpenTokenizer(kFs, path).status();
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE_THAT(std::string(status.message()), Catch::Contains(path));
-  REQUIRE(OpenTokenizer(kDisk, dir.File("none")).status().code() ==
+  REQUIRE(OpenTokenizer(kFs, dir.File("none")).status().code() ==
           absl::StatusCode::kNotFound);
 }
 
@@ -49,9 +48,9 @@ TEST_CASE("C2.3 ids equal those of the sentencepiece package") {
   }
   const std::string folder = std::string(fixtures) + "/tokenizer/";
   const nlohmann::json cases =
-      nlohmann::json::parse(*ReadFile(kDisk, folder + "cases.json"));
+      nlohmann::json::parse(*ReadFile(kFs, folder + "cases.json"));
   for (const char* name : {"unigram", "bpe"}) {
-    const auto tokenizer = OpenTokenizer(kDisk, folder + name + "512.model");
+    const auto tokenizer = OpenTokenizer(kFs, folder + name + "512.model");
     REQUIRE(tokenizer.ok());
     REQUIRE((*tokenizer)->size() == 512);
     REQUIRE((*tokenizer)->eos_id() == 2);
@@ -88,7 +87,7 @@ TEST_CASE("C2.3 control tokens in raw text are ordinary text") {
       &model);
   REQUIRE(error == "");
   const TempDir dir;
-  const auto tokenizer = OpenTokenizer(kDisk, dir.Write("t.model", model));
+  const auto tokenizer = OpenTokenizer(kFs, dir.Write("t.model", model));
   REQUIRE(tokenizer.ok());
   const auto ids = (*tokenizer)->Encode("a<s>b</s>");
   for (const int32_t id : *ids) REQUIRE(id > 2);

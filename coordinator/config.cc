@@ -263,9 +263,6 @@ class Checker {
       if (content.ok()) {
         config.data.manifest = ContentFile{extras_.manifest, Sha256(*content)};
         ReadBytesPerToken(*content);
-        table_.Warn(errors_, "data.manifest",
-                    "it becomes part of the run's identity, but this build "
-                    "does not compare the workers' shards with it");
       } else {
         Error("data.manifest", content.status().message());
       }

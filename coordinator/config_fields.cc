@@ -70,7 +70,8 @@ void AddData(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              const std::string& base) {
   table.Add({.path = "data.manifest",
              .value = OrNone(Path(&extras->manifest, base), &extras->manifest),
-             .doc = "dataset.json of the training data."});
+             .doc = "dataset.json of the training data, for bits per byte; the "
+                    "workers' shards are not compared with it."});
   table.Add(
       {.path = "data.tokenizer",
        .value = OrNone(PathList(&extras->tokenizer, base), &extras->tokenizer),

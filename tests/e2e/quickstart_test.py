@@ -72,6 +72,29 @@ class Quickstart(unittest.TestCase):
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True, env=self.env, cwd=self.dir)
 
+    def replace_program(self, name, script):
+        """Runs `script` in place of one program; $REAL is that program."""
+        programs = self.path("programs")
+        os.makedirs(programs)
+        for program in os.listdir(harness.BIN):
+            os.symlink(os.path.join(harness.BIN, program),
+                       os.path.join(programs, program))
+        path = os.path.join(programs, name)
+        os.remove(path)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(f"#!/usr/bin/env bash\nREAL={harness.BIN}/{name}\n"
+                      + script)
+        os.chmod(path, 0o755)
+        self.env["DILOCO_BIN"] = programs
+
+    def wait(self, child, condition):
+        """Until that is true of what `child` has printed."""
+        end = time.monotonic() + harness.PATIENCE
+        while not condition():
+            self.assertIsNone(child.poll(), self.log())
+            self.assertLess(time.monotonic(), end, self.log())
+            time.sleep(0.05)
+
     def log(self, name="log"):
         with open(self.path(name), encoding="utf-8", errors="replace") as text:
             return text.read()
@@ -117,13 +140,19 @@ class Short(Quickstart):
 
     def test_own_text_ends_with_a_report_a_sample_and_a_model(self):
         # As other systems write text: CRLF, and no newline at the end.
-        text = self.write_text("\r\n".join(bible("Ge1:1-Ex40:38")).encode())
+        text = self.write_text("\r\n".join(bible("Ge1:1-Ex40:38")).encode(),
+                               "My text!.txt")
         log = self.finish(self.start("--rounds", "2", "--text", text))
         self.check_result(log, last_round=2)
         # A sentence under the first round; its text goes on from the text's.
         self.assertRegex(log, r'(?m)^ +1  .*\n +"In the beginning God')
         # Nothing is left over, and nothing ran that was started here.
         self.assertNotIn("partial", " ".join(os.listdir(self.path("work"))))
+        # Called so that one knows it again.
+        self.assertEqual(self.only_run(), "my-text-tiny-1")
+        logs = self.log(os.path.join("work", "my-text-tiny-1",
+                                     "coordinator.log"))
+        self.assertNotIn(" warning ", logs)
 
     def test_ctrl_c_leaves_no_process_and_says_how_to_go_on(self):
         # One document a line: there is no blank line in it.
@@ -132,11 +161,7 @@ class Short(Quickstart):
         child = self.start("--rounds", "4", "--workers", "3", "--text",
                            "text.txt")
         self.addCleanup(self.end, child)
-        end = time.monotonic() + harness.PATIENCE
-        while not ROUND.search(self.log()):
-            self.assertIsNone(child.poll(), self.log())
-            self.assertLess(time.monotonic(), end, self.log())
-            time.sleep(0.05)
+        self.wait(child, lambda: ROUND.search(self.log()))
         self.assertGreater(len(session_members(child.pid)), 4)
         os.killpg(child.pid, signal.SIGINT)
         self.assertEqual(child.wait(harness.PATIENCE), 130, self.log())
@@ -159,6 +184,62 @@ class Short(Quickstart):
                 "work", self.only_run(), f"worker-{number}.log"))
             self.assertIn("state=checkpoint", worker)
         self.assertTrue(os.path.exists(text))
+
+    def test_ctrl_c_before_there_is_a_run_keeps_the_flags(self):
+        text = self.write_text(b"In the beginning\n" * 20000, "a b.txt")
+        self.replace_program("diloco-worker", "echo prepares; sleep 600\n")
+        child = self.start("--rounds", "4", "--text", "a b.txt")
+        self.addCleanup(self.end, child)
+        self.wait(child, lambda: "prepares" in self.log())
+        os.killpg(child.pid, signal.SIGINT)
+        self.assertEqual(child.wait(harness.PATIENCE), 130, self.log())
+        self.assertEqual(session_members(child.pid), [])
+        self.assertIn(f"deploy/quickstart --dir {self.path('work')} --rounds 4"
+                      " --text a\\ b.txt\n", self.log())
+        self.assertEqual(os.listdir(self.path("work")), [])
+        self.assertTrue(os.path.exists(text))
+
+    def test_another_run_that_takes_the_port_is_not_followed(self):
+        """The first coordinator finds its port taken in the last moment."""
+        text = self.write_text("\n".join(bible("Ge1:1-Ex40:38")).encode())
+        with harness.Cluster() as other:
+            other.write_run_file()
+            self.replace_program("diloco-coordinator", f"""
+if [[ ! -e {self.path('taken')} ]]; then
+  port=$(sed -nE 's/.*control: [^:]*:([0-9]+),.*/\\1/p' "$2")
+  echo "$port" >{self.path('taken')}
+  sed -i "s/{other.port}/$port/" {other.path('run.yaml')}
+  cd {other.dir}
+  $REAL --config run.yaml >other.log 2>&1 &
+  until {harness.CTL} --coordinator 127.0.0.1:"$port" status; do sleep 0.1; done
+fi
+cd {harness.ROOT}
+exec $REAL "$@"
+""")
+            log = self.finish(self.start("--rounds", "2", "--text", text))
+            self.check_result(log, last_round=2)
+            port = self.log("taken").strip()
+            self.assertNotIn(f"== coordinator on 127.0.0.1:{port},", log)
+            self.assertNotIn("worker-0", self.log(other.path("other.log")))
+
+    def test_the_end_of_the_coordinator_is_told_at_once_with_its_last_words(self):
+        text = self.write_text("\n".join(bible("Ge1:1-Ex40:38")).encode())
+        for script, words in (
+                ('echo "the disk is on fire"; exit 1', "did not start"),
+                (f"""$REAL "$@" &
+until grep -q " joined from " {self.path("work")}/*/coordinator.log
+do sleep 0.1; done
+kill -9 $!; wait $!; echo "the disk is on fire" """, "has ended")):
+            with self.subTest(words):
+                shutil.rmtree(self.path("programs"), ignore_errors=True)
+                self.replace_program("diloco-coordinator", script + "\n")
+                child = self.start("--rounds", "2000", "--text", text)
+                self.addCleanup(self.end, child)
+                self.assertEqual(child.wait(harness.PATIENCE), 1, self.log())
+                self.assertEqual(
+                    self.log().splitlines()[-1],
+                    f"quickstart: the coordinator {words}: the disk is on fire")
+                self.assertEqual(session_members(child.pid), [])
 
     def test_wrong_arguments_are_one_line_and_code_2(self):
         small = self.write_text(b"In the beginning\n", "small.txt")

@@ -306,8 +306,8 @@ absl::Status Agent::TrainStep(const RunView::Lease& lease) {
       window.steps_done == lease.steps) {
     last_log_ = now;
     DILOCO_LOG(INFO) << absl::StrFormat(
-        "step %d | round %d (%d/%d) | loss %.4f | gnorm %.3f | lr %.2e | "
-        "%.1f ms | %.0f tok/s | progress %.1f%%",
+        "inner step %d | round %d (%d/%d) | loss %.4f | gnorm %.3f | lr %.2e | "
+        "%.1f ms | %.0f tok/s | run at %.1f%%",
         inner_steps_, lease.round, window.steps_done, lease.steps, result.loss,
         result.grad_norm, lr, seconds * 1e3,
         static_cast<double>(result.tokens) / std::max(seconds, 1e-9),

@@ -247,6 +247,7 @@ TEST_CASE(
   CHECK(c.data.tokenizer_files[0].path == "conf/tok/tokenizer.model");
   CHECK(c.data.manifest->path == "conf/dataset.json");
   CHECK(c.data.bytes_per_token == 3.5);
+  CHECK(loaded->warnings.empty());
   CHECK(c.state.dir == "conf/st");
   CHECK(c.eval.shard_ids == 200);
   const Policy policy = MakePolicy(c);

@@ -8,6 +8,7 @@
 #include "common/base/version.h"
 #include "common/model/hf_directory.h"
 #include "common/model/initialiser.h"
+#include "common/rpc/server.h"
 
 namespace diloco {
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
@@ -54,18 +55,27 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
                 {{"version", BuildVersion()}})
       ->Set(1);
 
+  // Before the run is created: a run file that must be corrected would then no
+  // longer be that of the state directory.
+  RETURN_IF_ERROR(CheckCanListen(config.listen.control));
+  if (!config.listen.metrics.empty()) {
+    // A long recovery is alive, too.
+    ASSIGN_OR_RETURN(
+        server->http_,
+        MetricsServer::Start(config.listen.metrics, &server->metrics_,
+                             [serving = &server->serving_]() -> std::string {
+                               const Coordinator* const coordinator = *serving;
+                               return coordinator == nullptr
+                                          ? "starting"
+                                          : coordinator->NotReady();
+                             }));
+  }
   ASSIGN_OR_RETURN(server->coordinator_,
                    Coordinator::Start(std::move(options)));
-  Coordinator* const coordinator = server->coordinator_.get();
-  ASSIGN_OR_RETURN(server->grpc_,
-                   GrpcServer::Start(coordinator, config.listen.control));
-  if (!config.listen.metrics.empty()) {
-    ASSIGN_OR_RETURN(server->http_,
-                     MetricsServer::Start(
-                         config.listen.metrics, &server->metrics_,
-                         [coordinator] { return coordinator->NotReady(); }));
-  }
-  DILOCO_LOG(INFO) << "listening run=" << config.run
+  ASSIGN_OR_RETURN(server->grpc_, GrpcServer::Start(server->coordinator_.get(),
+                                                    config.listen.control));
+  server->serving_ = server->coordinator_.get();
+  DILOCO_LOG(INFO) << "serving run=" << config.run
                    << " control=" << config.listen.control
                    << " port=" << server->grpc_->port() << " metrics="
                    << (server->http_ == nullptr ? "none"

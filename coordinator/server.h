@@ -3,6 +3,7 @@
 #ifndef COORDINATOR_SERVER_H_
 #define COORDINATOR_SERVER_H_
 
+#include <atomic>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -16,7 +17,8 @@ namespace diloco {
 
 class CoordinatorServer {
  public:
-  // Recovers or creates the run and listens. The error names what and where.
+  // Recovers or creates the run and listens. Finds out first whether it can
+  // listen. The error names what and where.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       const RunConfig& config);
   ~CoordinatorServer();
@@ -30,6 +32,8 @@ class CoordinatorServer {
 
   MetricsRegistry metrics_;
   std::unique_ptr<Coordinator> coordinator_;
+  // coordinator_ once everything listens; read by http_'s thread.
+  std::atomic<const Coordinator*> serving_{nullptr};
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<MetricsServer> http_;
 };

@@ -1,141 +1,203 @@
-// The HTTP half of metrics.h on civetweb, which prometheus-cpp brings along.
-// Its own Exposer cannot serve /livez and /readyz, so the handlers are ours.
-#include <civetweb.h>
+// The HTTP half of metrics.h: one thread that polls. No connection can hold
+// another one up, nor the stop, however slow or silent it is; a library with a
+// thread for each connection would need as many threads as there are silent
+// ones.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <cerrno>
+#include <list>
+#include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/base/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/listener.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/metrics.h"
 
 namespace diloco {
 namespace {
 
-// Scrapes and probes are short; a second thread keeps a slow scraper from
-// delaying the liveness probe.
-constexpr char kThreads[] = "2";
+// When there are more, the oldest is closed for the newcomer.
+constexpr size_t kMaxConnections = 256;
+// How long one may take for its whole request and answer.
+constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr size_t kMaxRequest = 16 << 10;
 
-// `host:port` in the form civetweb takes: numeric hosts only.
-absl::StatusOr<std::string> ListenSpec(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  int port = -1;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metrics address \"", address,
-                     "\" must be host:port with a port from 0 to 65535, e.g. "
-                     "127.0.0.1:7601"));
-  }
-  std::string host = address.substr(0, colon);
-  if (host == "localhost") host = "127.0.0.1";
-  return absl::StrCat(host, ":", port);
-}
+struct Connection {
+  int fd = -1;
+  Instant deadline;
+  std::string request;
+  std::string response;  // Empty while the request is incomplete.
+  size_t sent = 0;
+};
 
-class CivetServer final : public MetricsServer {
+class PollServer final : public MetricsServer {
  public:
-  CivetServer(const MetricsRegistry* registry,
-              std::function<std::string()> not_ready)
-      : registry_(registry), not_ready_(std::move(not_ready)) {}
-  ~CivetServer() override {
-    if (context_ != nullptr) mg_stop(context_);
+  PollServer(Listener listener, const MetricsRegistry* registry,
+             std::function<std::string()> not_ready)
+      : listener_(std::move(listener)),
+        registry_(registry),
+        not_ready_(std::move(not_ready)) {}
+
+  ~PollServer() override {
+    if (thread_.joinable()) {
+      close(std::exchange(wake_[1], -1));  // Readable at the other end.
+      thread_.join();
+    }
+    for (const Connection& connection : connections_) close(connection.fd);
+    for (const int fd : wake_) {
+      if (fd >= 0) close(fd);
+    }
   }
 
-  absl::Status Listen(const std::string& address) {
-    ASSIGN_OR_RETURN(const std::string spec, ListenSpec(address));
-    const char* options[] = {"listening_ports",
-                             spec.c_str(),
-                             "num_threads",
-                             kThreads,
-                             "request_timeout_ms",
-                             "5000",
-                             "enable_keep_alive",
-                             "no",
-                             nullptr};
-    mg_callbacks callbacks = {};
-    callbacks.log_message = [](const mg_connection* connection,
-                               const char* message) {
-      static_cast<CivetServer*>(mg_get_user_data(mg_get_context(connection)))
-          ->NoteError(message);
-      return 1;  // Not to civetweb's own log as well.
-    };
-    context_ = mg_start(&callbacks, this, options);
-    mg_server_port bound = {};
-    if (context_ == nullptr || mg_get_server_ports(context_, 1, &bound) < 1) {
-      return absl::UnavailableError(absl::StrCat(
-          "cannot serve metrics on ", address, ": ", LastError(),
-          "; is another process listening there? Change listen.metrics or "
-          "stop it"));
+  absl::Status Start() {
+    if (pipe2(wake_, O_CLOEXEC) != 0) {
+      return absl::ResourceExhaustedError(
+          "cannot serve metrics: no file descriptor is left for a pipe; raise "
+          "the limit (ulimit -n)");
     }
-    port_ = bound.port;
-    mg_set_request_handler(context_, "**", &CivetServer::Handle, this);
+    thread_ = std::thread([this] { Loop(); });
     return absl::OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return listener_.port(); }
 
  private:
-  static int Handle(mg_connection* connection, void* self) {
-    return static_cast<CivetServer*>(self)->Answer(connection);
+  void Loop() {
+    std::vector<pollfd> polled;
+    while (true) {
+      polled.clear();
+      polled.push_back({wake_[0], POLLIN, 0});
+      polled.push_back({listener_.fd(), POLLIN, 0});
+      for (const Connection& connection : connections_) {
+        const bool reading = connection.sent == connection.response.size();
+        polled.push_back(
+            {connection.fd, static_cast<short>(reading ? POLLIN : POLLOUT), 0});
+      }
+      // The oldest connection's deadline is the first.
+      int timeout_ms = -1;
+      if (!connections_.empty()) {
+        const absl::Duration left =
+            connections_.front().deadline - Clock::Real()->Now();
+        timeout_ms = static_cast<int>(
+            std::max<int64_t>(0, absl::ToInt64Milliseconds(left) + 1));
+      }
+      if (poll(polled.data(), polled.size(), timeout_ms) < 0 &&
+          errno != EINTR) {
+        return;
+      }
+      if (polled[0].revents != 0) return;
+      const Instant now = Clock::Real()->Now();
+      auto connection = connections_.begin();
+      for (size_t i = 2; i < polled.size(); ++i) {
+        const bool ended = (polled[i].revents != 0 && !Advance(*connection)) ||
+                           connection->deadline <= now;
+        if (ended) close(connection->fd);
+        connection =
+            ended ? connections_.erase(connection) : std::next(connection);
+      }
+      if (polled[1].revents != 0) Accept(now);
+    }
   }
 
-  int Answer(mg_connection* connection) {
-    const mg_request_info* request = mg_get_request_info(connection);
-    const absl::string_view method = request->request_method;
-    const absl::string_view path = request->local_uri;
-    const bool head = method == "HEAD";
-    if (!head && method != "GET") {
-      return Send(connection, 405, "text/plain", "only GET and HEAD\n", head);
+  void Accept(Instant now) {
+    const int fd =
+        accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const bool no_descriptor = fd < 0 && (errno == EMFILE || errno == ENFILE);
+    if ((no_descriptor || connections_.size() >= kMaxConnections) &&
+        !connections_.empty()) {
+      close(connections_.front().fd);
+      connections_.pop_front();
     }
-    if (path == "/metrics") {
-      return Send(connection, 200, "text/plain; version=0.0.4; charset=utf-8",
-                  registry_->Text(), head);
+    if (fd < 0) {
+      // Not a busy loop while other parts of the process hold them all.
+      pollfd stop = {wake_[0], POLLIN, 0};
+      if (no_descriptor) poll(&stop, 1, /*timeout=*/100);
+      return;
     }
+    connections_.emplace_back();
+    connections_.back().fd = fd;
+    connections_.back().deadline = now + kPatience;
+  }
+
+  // Does what can be done without waiting; false when the connection is over.
+  bool Advance(Connection& connection) {
+    if (connection.response.empty()) {
+      char buffer[4096];
+      const ssize_t got = recv(connection.fd, buffer, sizeof(buffer), 0);
+      if (got < 0) return errno == EAGAIN || errno == EINTR;
+      if (got == 0) return false;
+      connection.request.append(buffer, static_cast<size_t>(got));
+      if (connection.request.find("\r\n\r\n") == std::string::npos) {
+        return connection.request.size() < kMaxRequest;
+      }
+      connection.response = Answer(connection.request);
+    }
+    if (connection.sent < connection.response.size()) {
+      const ssize_t put =
+          send(connection.fd, connection.response.data() + connection.sent,
+               connection.response.size() - connection.sent, MSG_NOSIGNAL);
+      if (put < 0) return errno == EAGAIN || errno == EINTR;
+      connection.sent += static_cast<size_t>(put);
+      if (connection.sent == connection.response.size()) {
+        shutdown(connection.fd, SHUT_WR);
+      }
+      return true;
+    }
+    // Read until the peer ends: a close with unread bytes would reset the
+    // connection and with it what the peer has not read of the answer.
+    char rest[4096];
+    const ssize_t got = recv(connection.fd, rest, sizeof(rest), 0);
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+  }
+
+  std::string Answer(absl::string_view request) const {
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(request.substr(0, request.find("\r\n")), ' ');
+    if (words.size() != 3 || words[2].substr(0, 5) != "HTTP/") {
+      return Response("400 Bad Request", "not an HTTP request\n", false);
+    }
+    const bool head = words[0] == "HEAD";
+    if (!head && words[0] != "GET") {
+      return Response("405 Method Not Allowed", "only GET and HEAD\n", false);
+    }
+    const absl::string_view path = words[1].substr(0, words[1].find('?'));
+    if (path == "/metrics") return Response("200 OK", registry_->Text(), head);
     // Alive means that this answers; it must not depend on peers or the disk.
-    if (path == "/livez")
-      return Send(connection, 200, "text/plain", "ok\n", head);
+    if (path == "/livez") return Response("200 OK", "ok\n", head);
     if (path == "/readyz" || path == "/healthz") {
       const std::string reason = not_ready_ ? not_ready_() : "";
-      if (reason.empty()) {
-        return Send(connection, 200, "text/plain", "ok\n", head);
-      }
-      return Send(connection, 503, "text/plain",
-                  absl::StrCat("not ready: ", reason, "\n"), head);
+      if (reason.empty()) return Response("200 OK", "ok\n", head);
+      return Response("503 Service Unavailable",
+                      absl::StrCat("not ready: ", reason, "\n"), head);
     }
-    return Send(connection, 404, "text/plain",
-                "not found; try /metrics /livez /readyz\n", head);
+    return Response("404 Not Found", "not found; try /metrics /livez /readyz\n",
+                    head);
   }
 
-  static int Send(mg_connection* connection, int code, const char* type,
-                  const std::string& body, bool head) {
-    mg_printf(connection,
-              "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-              "Connection: close\r\n\r\n",
-              code, mg_get_response_code_text(connection, code), type,
-              body.size());
-    if (!head) mg_write(connection, body.data(), body.size());
-    return code;
+  static std::string Response(absl::string_view status, const std::string& body,
+                              bool head) {
+    // The version is that of the Prometheus text format.
+    return absl::StrCat("HTTP/1.1 ", status,
+                        "\r\nContent-Type: text/plain; version=0.0.4; "
+                        "charset=utf-8\r\nContent-Length: ",
+                        body.size(), "\r\nConnection: close\r\n\r\n",
+                        head ? "" : body);
   }
 
-  void NoteError(const char* message) {
-    MutexLock lock(&mu_);
-    if (error_.empty()) error_ = message;
-  }
-  std::string LastError() {
-    MutexLock lock(&mu_);
-    return error_.empty() ? "the address cannot be used" : error_;
-  }
-
+  const Listener listener_;
   const MetricsRegistry* const registry_;
   const std::function<std::string()> not_ready_;
-  mg_context* context_ = nullptr;
-  int port_ = 0;
-  Mutex mu_;
-  std::string error_ ABSL_GUARDED_BY(mu_);  // First complaint of civetweb.
+  int wake_[2] = {-1, -1};
+  std::list<Connection> connections_;  // Of the thread, oldest first.
+  std::thread thread_;
 };
 
 }  // namespace
@@ -143,8 +205,16 @@ class CivetServer final : public MetricsServer {
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     const std::string& address, const MetricsRegistry* registry,
     std::function<std::string()> not_ready) {
-  auto server = std::make_unique<CivetServer>(registry, std::move(not_ready));
-  RETURN_IF_ERROR(server->Listen(address));
+  absl::StatusOr<Listener> listener = Listener::Open(address);
+  if (!listener.ok()) {
+    return absl::Status(listener.status().code(),
+                        absl::StrCat(listener.status().message(),
+                                     "; change listen.metrics or stop what "
+                                     "listens there"));
+  }
+  auto server = std::make_unique<PollServer>(*std::move(listener), registry,
+                                             std::move(not_ready));
+  RETURN_IF_ERROR(server->Start());
   return std::unique_ptr<MetricsServer>(std::move(server));
 }
 

@@ -63,7 +63,8 @@ class MetricsRegistry {
 class MetricsServer {
  public:
   // `address` is host:port; port 0 picks one. `not_ready` returns the reason
-  // or an empty text. UNAVAILABLE names an address in use.
+  // or an empty text; it must not wait. UNAVAILABLE: the address is in use;
+  // INVALID_ARGUMENT: it is malformed or not of this machine.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
       const std::string& address, const MetricsRegistry* registry,
       std::function<std::string()> not_ready);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 
 namespace diloco {
 
@@ -23,6 +24,7 @@ void CallTracker::Done(const StoppableCall* call, const char* method,
                        absl::StatusCode code) {
   MutexLock lock(&mu_);
   calls_.erase(call);
+  if (calls_.empty()) ended_.SignalAll();
   Counter*& counter = handled_[{method, code}];
   if (counter == nullptr) {
     counter = metrics_->AddCounter(
@@ -43,6 +45,16 @@ void CallTracker::StopAll(const absl::Status& status) {
     }
   }
   for (const auto& call : calls) call->Stop(status);
+}
+
+void CallTracker::WaitUntilIdle(absl::Duration limit) {
+  const Instant end = Clock::Real()->Now() + limit;
+  MutexLock lock(&mu_);
+  while (!calls_.empty()) {
+    const absl::Duration left = end - Clock::Real()->Now();
+    if (left <= absl::ZeroDuration()) return;
+    ended_.WaitFor(&mu_, left);
+  }
 }
 
 }  // namespace diloco

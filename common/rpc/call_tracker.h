@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
 
@@ -35,11 +36,14 @@ class CallTracker {
   void Done(const StoppableCall* call, const char* method,
             absl::StatusCode code);
   void StopAll(const absl::Status& status);
+  // Returns when no call is left, or after `limit`.
+  void WaitUntilIdle(absl::Duration limit);
 
  private:
   const std::string prefix_;
   MetricsRegistry* const metrics_;
   Mutex mu_;
+  CondVar ended_;
   std::map<const StoppableCall*, std::weak_ptr<StoppableCall>> calls_
       ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, absl::StatusCode>, Counter*> handled_

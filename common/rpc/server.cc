@@ -5,8 +5,9 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/listener.h"
+#include "common/base/status_macros.h"
 #include "common/rpc/keepalive.h"
 
 namespace diloco {
@@ -24,18 +25,19 @@ constexpr int kStreamWindowBytes = 2 << 20;
 
 }  // namespace
 
+absl::Status CheckCanListen(const std::string& address) {
+  const absl::Status status = Listener::Open(address).status();
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(),
+                                   "; change listen.control or stop what "
+                                   "listens there"));
+}
+
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const std::string& address, const std::vector<grpc::Service*>& services) {
-  const size_t colon = address.rfind(':');
-  int port = -1;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen address \"", address,
-                     "\" must be host:port with a port from 0 to 65535, e.g. "
-                     "0.0.0.0:7600"));
-  }
+  // gRPC would say no more than that it failed, and log lines of its own.
+  RETURN_IF_ERROR(CheckCanListen(address));
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
@@ -59,10 +61,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   auto server = std::unique_ptr<RpcServer>(new RpcServer);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || bound <= 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address,
-                     ": the address is in use or not of this machine; stop "
-                     "the process that has it or change listen.control"));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", address,
+        ": it was free a moment ago; try again, or change listen.control"));
   }
   server->port_ = bound;
   return server;

@@ -18,11 +18,15 @@
 
 namespace diloco {
 
+// Whether a server could be started on `address` now; errors as
+// RpcServer::Start's. For who wants to know before doing anything else.
+absl::Status CheckCanListen(const std::string& address);
+
 class RpcServer {
  public:
   // `address` is host:port, port 0 picks one. The services are not owned and
-  // outlive the server. INVALID_ARGUMENT: malformed address; UNAVAILABLE: it
-  // cannot be listened on, e.g. because it is in use; the text names it.
+  // outlive the server. INVALID_ARGUMENT: malformed or no address of this
+  // machine; UNAVAILABLE: it is in use; the text names it.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const std::string& address, const std::vector<grpc::Service*>& services);
   // Shutdown without grace, if not done yet.

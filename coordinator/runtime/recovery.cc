@@ -83,19 +83,24 @@ absl::Status CoordinatorImpl::CheckRun(const State& state) const {
 
 absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
     State& state) {
-  return Journal::Open(
+  absl::Status refused;
+  absl::StatusOr<std::unique_ptr<Journal>> journal = Journal::Open(
       options_.fs, JoinPath(options_.state_dir, kJournalName),
       [&](const Journal::Record& record) -> absl::Status {
         ASSIGN_OR_RETURN(const Fact fact,
                          DecodeFact(record.type, record.payload));
         RETURN_IF_ERROR(Evolve(state, fact));
         // Refuse another run's directory before its facts reach the engine.
-        if (record.sequence == 1) RETURN_IF_ERROR(CheckRun(state));
+        if (record.sequence == 1) refused = CheckRun(state);
+        RETURN_IF_ERROR(refused);
         RegisterFiles(fact);
         engine_->Learn(fact);
         events_.Add({record.sequence, std::nullopt, fact, std::nullopt});
         return absl::OkStatus();
       });
+  // Nothing is wrong with the record that the journal would name.
+  if (!refused.ok()) return refused;
+  return journal;
 }
 
 void CoordinatorImpl::RegisterFiles(const Fact& fact) {
@@ -203,7 +208,7 @@ absl::Status CoordinatorImpl::Recover() {
   AppendFact(*journal, state, started);
   RETURN_IF_ERROR(journal->Commit());
   fencing_ = {state.lineage, state.epoch, state.boot_nonce};
-  DILOCO_LOG(INFO) << "serving run=" << state.run << " epoch=" << state.epoch
+  DILOCO_LOG(INFO) << "recovered run=" << state.run << " epoch=" << state.epoch
                    << " version=" << state.fragments[0].version
                    << " digest=" << state.fragments[0].digest.Short()
                    << " started_in="

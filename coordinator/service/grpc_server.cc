@@ -1,5 +1,6 @@
 #include "coordinator/service/grpc_server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/executor.h"
@@ -18,6 +19,9 @@ namespace {
 // one on streams.
 constexpr int kDiskThreads = 4;
 constexpr size_t kMaxQueued = 1024;
+
+// For connections to end by themselves once no call is left.
+constexpr absl::Duration kGoAway = absl::Milliseconds(500);
 
 class GrpcServerImpl final : public GrpcServer {
  public:
@@ -44,7 +48,10 @@ class GrpcServerImpl final : public GrpcServer {
     server_->SetNotServing();
     tracker_.StopAll(absl::UnavailableError(
         "the coordinator is stopping; try again, it may come back"));
-    server_->Shutdown(grace);
+    // gRPC's own grace is for connections: one that says nothing, not even to
+    // a GOAWAY, would use it up.
+    tracker_.WaitUntilIdle(grace);
+    server_->Shutdown(std::min(grace, kGoAway));
   }
 
  private:

@@ -5,16 +5,17 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/metrics/metrics.h"
 #include "tests/support/catch.h"
 
 namespace diloco {
 namespace {
 
-// The whole response to one request on 127.0.0.1.
-std::string Request(int port, const std::string& line) {
+int Connect(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -22,6 +23,12 @@ std::string Request(int port, const std::string& line) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address),
                     sizeof(address)) == 0);
+  return fd;
+}
+
+// The whole response to one request on 127.0.0.1.
+std::string Request(int port, const std::string& line) {
+  const int fd = Connect(port);
   const std::string request =
       absl::StrCat(line, " HTTP/1.1\r\nHost: x\r\n\r\n");
   REQUIRE(::send(fd, request.data(), request.size(), 0) ==
@@ -64,6 +71,52 @@ TEST_CASE("metrics and probes are served over HTTP") {
   REQUIRE_FALSE(Has(Request(port, "HEAD /metrics"), "diloco_test_a_total"));
 }
 
+TEST_CASE("silent connections delay neither a probe nor the stop") {
+  MetricsRegistry registry;
+  auto server = MetricsServer::Start("127.0.0.1:0", &registry, nullptr);
+  REQUIRE(server.ok());
+  const Instant start = Clock::Real()->Now();
+  std::vector<int> silent;
+  for (int i = 0; i < 50; ++i) {
+    silent.push_back(Connect((*server)->port()));
+    // Half of them stop within their request.
+    if (i % 2 == 0) REQUIRE(::send(silent.back(), "GET /li", 7, 0) == 7);
+  }
+  REQUIRE(Has(Request((*server)->port(), "GET /livez"), "200 OK"));
+  server->reset();
+  // Any one of them could have held it up for five seconds.
+  REQUIRE(Clock::Real()->Now() - start < absl::Seconds(4));
+  for (const int fd : silent) ::close(fd);
+}
+
+TEST_CASE("more connections than there is room for close the oldest ones") {
+  MetricsRegistry registry;
+  auto server = MetricsServer::Start("127.0.0.1:0", &registry, nullptr);
+  REQUIRE(server.ok());
+  std::vector<int> silent;
+  for (int i = 0; i < 300; ++i) silent.push_back(Connect((*server)->port()));
+  REQUIRE(Has(Request((*server)->port(), "GET /livez"), "200 OK"));
+  char byte;
+  REQUIRE(::recv(silent.front(), &byte, 1, 0) == 0);
+  for (const int fd : silent) ::close(fd);
+}
+
+TEST_CASE("what is not a request of ours is answered or closed") {
+  MetricsRegistry registry;
+  auto server = MetricsServer::Start("127.0.0.1:0", &registry, nullptr);
+  REQUIRE(server.ok());
+  const int port = (*server)->port();
+  REQUIRE(Has(Request(port, "one two three"), "400"));
+  const int fd = Connect(port);
+  const std::string endless(64 << 10, 'x');
+  ssize_t sent = ::send(fd, endless.data(), endless.size(), MSG_NOSIGNAL);
+  REQUIRE(sent > 0);
+  char byte;
+  REQUIRE(::recv(fd, &byte, 1, 0) <= 0);
+  ::close(fd);
+  REQUIRE(Has(Request(port, "GET /livez"), "200 OK"));
+}
+
 TEST_CASE("an address in use is named, with what to do") {
   MetricsRegistry registry;
   auto first = MetricsServer::Start("127.0.0.1:0", &registry, nullptr);
@@ -75,10 +128,11 @@ TEST_CASE("an address in use is named, with what to do") {
   REQUIRE(Has(std::string(second.status().message()), "listen.metrics"));
 }
 
-TEST_CASE("a malformed metrics address is refused") {
+TEST_CASE("a metrics address that can never be had is refused") {
   MetricsRegistry registry;
   for (const char* bad :
-       {"", "7601", ":7601", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"}) {
+       {"", "7601", ":7601", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000",
+        "192.0.2.1:7601", "no-such-host.invalid:7601"}) {
     INFO(bad);
     REQUIRE(MetricsServer::Start(bad, &registry, nullptr).status().code() ==
             absl::StatusCode::kInvalidArgument);

@@ -1,7 +1,8 @@
 // The one seam for file I/O: POSIX in the daemons, memory with planted faults
 // in tests. Paths are plain strings. Errors carry path, offset and errno text;
 // a full disk is RESOURCE_EXHAUSTED, a missing file NOT_FOUND, an existing one
-// ALREADY_EXISTS, a failed read or sync DATA_LOSS.
+// ALREADY_EXISTS, a failed read or sync DATA_LOSS, anything else (permissions,
+// a directory where a file should be) INTERNAL.
 //
 //   FileSystem* fs = FileSystem::Posix();
 //   ASSIGN_OR_RETURN(auto file, fs->OpenForWrite("state/spool/x.part"));

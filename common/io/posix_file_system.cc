@@ -36,21 +36,14 @@ absl::StatusCode CodeFromErrno(int error) {
       return absl::StatusCode::kNotFound;
     case EEXIST:
       return absl::StatusCode::kAlreadyExists;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::StatusCode::kPermissionDenied;
     case EINVAL:
     case ENAMETOOLONG:
       return absl::StatusCode::kInvalidArgument;
-    case EISDIR:
-    case ENOTDIR:
-    case ENOTEMPTY:
-    case EBUSY:
-      return absl::StatusCode::kFailedPrecondition;
     case EIO:
       return absl::StatusCode::kDataLoss;
     default:
+      // Also what permissions forbid and a directory in a file's place:
+      // PERMISSION_DENIED and FAILED_PRECONDITION are answers of a peer.
       return absl::StatusCode::kInternal;
   }
 }
@@ -259,7 +252,7 @@ class PosixFileSystem : public FileSystem {
     struct stat info;
     if (fstat(fd, &info) != 0) return Failure("examine", path, errno);
     if (!S_ISREG(info.st_mode)) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return absl::InternalError(absl::StrCat(
           "cannot read ", path, ": it is ",
           S_ISDIR(info.st_mode) ? "a directory" : "no regular file"));
     }
@@ -282,7 +275,7 @@ class PosixFileSystem : public FileSystem {
     struct stat old;
     if (lstat(to.c_str(), &old) == 0 && !S_ISREG(old.st_mode) &&
         !S_ISDIR(old.st_mode) && !S_ISLNK(old.st_mode)) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return absl::InternalError(absl::StrCat(
           to, " is a device, pipe or socket and is not replaced: name a file"));
     }
     if (rename(from.c_str(), to.c_str()) != 0) {

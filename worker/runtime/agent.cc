@@ -23,6 +23,15 @@ bool MayRetry(const absl::Status& status) {
          absl::IsAborted(status);
 }
 
+// Files that the worker's own file names: whatever makes them unusable is to be
+// mended there, and not what FAILED_PRECONDITION of a coordinator means.
+absl::Status AsConfigured(const absl::Status& status) {
+  if (!absl::IsInternal(status) && !absl::IsFailedPrecondition(status)) {
+    return status;
+  }
+  return absl::InvalidArgumentError(status.message());
+}
+
 }  // namespace
 
 Agent::Agent(AgentOptions options)
@@ -34,8 +43,10 @@ Agent::Agent(AgentOptions options)
 Agent::~Agent() = default;
 
 absl::Status Agent::Run() {
-  RETURN_IF_ERROR(OpenScratch());
-  ASSIGN_OR_RETURN(data_, options_.open_data());
+  RETURN_IF_ERROR(AsConfigured(OpenScratch()));
+  absl::StatusOr<std::unique_ptr<BatchSource>> data = options_.open_data();
+  RETURN_IF_ERROR(AsConfigured(data.status()));
+  data_ = *std::move(data);
   absl::Status status = JoinRun();
   if (absl::IsCancelled(status) && options_.stop_requested()) {
     return absl::OkStatus();

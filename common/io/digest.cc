@@ -16,6 +16,10 @@
 namespace diloco {
 namespace {
 
+static_assert(kDigestRunBytes == kSha256Lanes * kDigestBlockBytes);
+// With fewer blocks at hand the lanes are no faster than OpenSSL.
+constexpr size_t kFewestLanes = 9;
+
 struct ContextDeleter {
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
@@ -93,13 +97,15 @@ BlockDigester& BlockDigester::operator=(BlockDigester&&) noexcept = default;
 
 void BlockDigester::Update(absl::string_view bytes) {
   while (!bytes.empty()) {
-    constexpr uint64_t kRun = kSha256Lanes * kDigestBlockBytes;
-    if (bytes.size() >= kRun && impl_->bytes % kDigestBlockBytes == 0 &&
+    const size_t blocks =
+        std::min(kSha256Lanes, bytes.size() / kDigestBlockBytes);
+    if (blocks >= kFewestLanes && impl_->bytes % kDigestBlockBytes == 0 &&
         HasSha256Lanes()) {
-      const auto digests = Sha256Lanes(bytes.data(), kDigestBlockBytes);
-      impl_->full.insert(impl_->full.end(), digests.begin(), digests.end());
-      impl_->bytes += kRun;
-      bytes.remove_prefix(kRun);
+      const auto digests = Sha256Lanes(bytes.data(), kDigestBlockBytes, blocks);
+      impl_->full.insert(impl_->full.end(), digests.begin(),
+                         digests.begin() + blocks);
+      impl_->bytes += blocks * kDigestBlockBytes;
+      bytes.remove_prefix(blocks * kDigestBlockBytes);
       continue;
     }
     const uint64_t room = kDigestBlockBytes - impl_->bytes % kDigestBlockBytes;
@@ -147,10 +153,9 @@ Digest DigestOfBlocks(absl::Span<const Digest> blocks) {
 absl::StatusOr<Digest> BlockDigestOfFile(const ReadableFile& file) {
   ASSIGN_OR_RETURN(const uint64_t size, file.Size());
   BlockDigester digester;
-  constexpr uint64_t kPiece = kSha256Lanes * kDigestBlockBytes;
-  std::string buffer(std::min(size, kPiece), '\0');
+  std::string buffer(std::min(size, kDigestRunBytes), '\0');
   while (digester.bytes() < size) {
-    const size_t n = std::min(size - digester.bytes(), kPiece);
+    const size_t n = std::min(size - digester.bytes(), kDigestRunBytes);
     RETURN_IF_ERROR(
         file.ReadAt(digester.bytes(), absl::MakeSpan(&buffer[0], n)));
     digester.Update(absl::string_view(buffer.data(), n));

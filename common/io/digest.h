@@ -18,6 +18,8 @@
 namespace diloco {
 
 inline constexpr uint64_t kDigestBlockBytes = 1 << 20;
+// So many bytes are hashed at once where the CPU can.
+inline constexpr uint64_t kDigestRunBytes = 16 * kDigestBlockBytes;
 
 struct Digest {
   std::array<uint8_t, 32> bytes{};
@@ -37,8 +39,8 @@ struct Digest {
 // Plain SHA-256 of the bytes.
 Digest Sha256(absl::string_view bytes);
 
-// Takes the bytes in order, in pieces of any size; fastest in pieces of 8 MiB
-// that begin at a block. One thread at a time.
+// Takes the bytes in order, in pieces of any size; fastest in pieces of
+// kDigestRunBytes that begin at a block. One thread at a time.
 class BlockDigester {
  public:
   BlockDigester();

@@ -17,9 +17,6 @@ absl::string_view AsBytes(absl::Span<const float> values) {
                            values.size() * sizeof(float));
 }
 
-// What BlockDigester is fastest with.
-constexpr uint64_t kDigestRunBytes = 8 * kDigestBlockBytes;
-
 }  // namespace
 
 Digest DigestOfValues(absl::Span<const float> values) {

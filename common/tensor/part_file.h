@@ -72,7 +72,7 @@ absl::StatusOr<PartPrefix> ParsePartPrefix(absl::string_view prefix);
 std::string SerializePartPrefix(const PartHeader& header,
                                 absl::Span<const FrameEntry> frames);
 
-// Writes a part file frame by frame in constant memory (10 MiB); the table is
+// Writes a part file frame by frame in constant memory (18 MiB); the table is
 // filled in at Finish, which does not sync. One thread.
 class PartWriter {
  public:
@@ -94,7 +94,7 @@ class PartWriter {
   uint64_t next_offset_;
   // The prefix is known last but hashed first: frame bytes that share a digest
   // block with it (less than a block) are kept until Finish. The bytes behind
-  // are hashed in runs of 8 MiB.
+  // are hashed in runs.
   std::string head_;
   std::string run_;
   BlockDigester rest_;

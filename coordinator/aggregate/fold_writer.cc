@@ -23,12 +23,22 @@ ThetaBlocks::ThetaBlocks(absl::Span<const float> theta)
   static_assert(kFrameElements * sizeof(float) == kDigestBlockBytes);
 }
 
-void ThetaBlocks::Completed(int64_t tile, int thread) {
+void ThetaBlocks::Completed(int64_t tiles) {
+  MutexLock lock(&mu_);
+  completed_ = tiles;
+}
+
+bool ThetaBlocks::HashRun() {
+  constexpr int64_t kRunTiles = kDigestRunBytes / kDigestBlockBytes;
   const int64_t tiles = static_cast<int64_t>(blocks_.size());
-  const int64_t run = tile / kRunTiles;
-  if ((tile + 1) % kRunTiles != 0 && tile + 1 != tiles) return;
-  if (run % 2 != thread) return;
-  const int64_t first = run * kRunTiles;
+  int64_t first = 0;
+  {
+    MutexLock lock(&mu_);
+    first = taken_;
+    if (first == tiles) return false;
+    if (completed_ < std::min(first + kRunTiles, tiles)) return false;
+    taken_ = std::min(first + kRunTiles, tiles);
+  }
   const absl::Span<const float> values =
       theta_.subspan(first * kFrameElements, kRunTiles * kFrameElements);
   BlockDigester digester;
@@ -37,16 +47,16 @@ void ThetaBlocks::Completed(int64_t tile, int thread) {
                         values.size() * sizeof(float)));
   const std::vector<Digest> hashed = digester.Blocks();
   std::copy(hashed.begin(), hashed.end(), blocks_.begin() + first);
+  return true;
 }
 
 Digest ThetaBlocks::Finish() const { return DigestOfBlocks(blocks_); }
 
 FoldWriter::FoldWriter(uint32_t fragment, Codec codec_down,
-                       absl::Span<const float> theta, WritableFile* blob,
-                       ThetaBlocks* theta_blocks)
+                       absl::Span<const float> theta, WritableFile* blob)
     : theta_(theta),
       tiles_(FrameCount(theta.size())),
-      theta_blocks_(theta_blocks),
+      theta_blocks_(theta),
       changes_(std::min(tiles_, kBuffers) * kFrameElements),
       blob_(blob, WholeFragment(codec_down, fragment, theta.size())) {
   thread_ = std::thread([this] { Run(); });
@@ -72,43 +82,57 @@ absl::Span<float> FoldWriter::ChangeOf(int64_t tile) {
 }
 
 absl::StatusOr<absl::Span<float>> FoldWriter::NextChange() {
-  MutexLock lock(&mu_);
-  while (status_.ok() && submitted_ - written_ == kBuffers) {
-    changed_.Wait(&mu_);
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      RETURN_IF_ERROR(status_);
+      if (submitted_ - written_ < kBuffers) return ChangeOf(submitted_);
+    }
+    if (theta_blocks_.HashRun()) continue;
+    MutexLock lock(&mu_);
+    while (status_.ok() && submitted_ - written_ == kBuffers) {
+      changed_.Wait(&mu_);
+    }
   }
-  RETURN_IF_ERROR(status_);
-  return ChangeOf(submitted_);
 }
 
 void FoldWriter::Submit() {
   MutexLock lock(&mu_);
   ++submitted_;
+  theta_blocks_.Completed(submitted_);
   changed_.SignalAll();
 }
 
-absl::Status FoldWriter::Write(int64_t tile) {
-  RETURN_IF_ERROR(blob_.Append(ChangeOf(tile)));
-  theta_blocks_->Completed(tile, 1);
-  return absl::OkStatus();
+bool FoldWriter::AwaitTile(int64_t tile) {
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      if (submitted_ > tile) return true;
+      if (abandoned_) return false;
+    }
+    if (theta_blocks_.HashRun()) continue;
+    MutexLock lock(&mu_);
+    while (!abandoned_ && submitted_ == tile) changed_.Wait(&mu_);
+  }
 }
 
 void FoldWriter::Run() {
   for (int64_t tile = 0; tile < tiles_; ++tile) {
-    {
-      MutexLock lock(&mu_);
-      while (!abandoned_ && submitted_ == tile) changed_.Wait(&mu_);
-      if (submitted_ == tile) return;
-    }
-    const absl::Status status = Write(tile);
+    if (!AwaitTile(tile)) return;
+    const absl::Status status = blob_.Append(ChangeOf(tile));
     MutexLock lock(&mu_);
     ++written_;
     status_ = status;
     changed_.SignalAll();
     if (!status.ok()) return;
   }
+  while (theta_blocks_.HashRun()) {
+  }
 }
 
 absl::StatusOr<FoldResult> FoldWriter::Finish() {
+  while (theta_blocks_.HashRun()) {
+  }
   thread_.join();
   {
     MutexLock lock(&mu_);
@@ -117,6 +141,7 @@ absl::StatusOr<FoldResult> FoldWriter::Finish() {
   FoldResult result;
   ASSIGN_OR_RETURN(result.blob_digest, blob_.Finish());
   result.blob_bytes = blob_.file_bytes();
+  result.digest = theta_blocks_.Finish();
   return result;
 }
 

@@ -16,20 +16,23 @@
 namespace diloco {
 
 // SHA-256 of the digest blocks of theta: a tile is one block. Hashed in runs of
-// tiles, as BlockDigester is fastest with; different threads may hash different
-// runs.
+// tiles, as BlockDigester is fastest with, by whichever thread of the fold has
+// nothing else to do. Thread-safe.
 class ThetaBlocks {
  public:
   explicit ThetaBlocks(absl::Span<const float> theta);
-  // Hashes the run that `tile` completes, if it completes one and that is the
-  // turn of `thread`, 0 or 1: they take turns, as they have about equal work.
-  void Completed(int64_t tile, int thread);
-  Digest Finish() const;  // Once all runs are hashed.
+  // The first `tiles` tiles of theta have their final values.
+  void Completed(int64_t tiles);
+  // Hashes a run whose tiles are complete; false when there is none.
+  bool HashRun();
+  Digest Finish() const;  // Once HashRun has returned false to every thread.
 
  private:
-  static constexpr int64_t kRunTiles = 8;
   const absl::Span<const float> theta_;
-  std::vector<Digest> blocks_;
+  std::vector<Digest> blocks_;  // Each run's belong to the thread that took it.
+  Mutex mu_;
+  int64_t completed_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t taken_ ABSL_GUARDED_BY(mu_) = 0;  // Tiles that threads have taken.
 };
 
 // One computing thread uses it:
@@ -38,30 +41,31 @@ class ThetaBlocks {
 class FoldWriter {
  public:
   FoldWriter(uint32_t fragment, Codec codec_down, absl::Span<const float> theta,
-             WritableFile* blob, ThetaBlocks* theta_blocks);
+             WritableFile* blob);
   ~FoldWriter();
 
-  // The buffer for the change of the next tile; waits until one is free. An
-  // error of an earlier tile's writing shows here.
+  // The buffer for the change of the next tile; until one is free, hashes theta
+  // and waits. An error of an earlier tile's writing shows here.
   absl::StatusOr<absl::Span<float>> NextChange();
   // The change of the next tile is complete, and so is theta.
   void Submit();
-  // Waits for all tiles; fills digest and size of the blob. All turns of thread
-  // 1 are done then.
+  // Waits for all tiles; fills the digests of theta and blob and the blob's
+  // size.
   absl::StatusOr<FoldResult> Finish();
 
  private:
   static constexpr int64_t kBuffers = 8;
 
   void Run();
-  absl::Status Write(int64_t tile);
+  // Waits for tile `tile`, hashing theta meanwhile; false when none will come.
+  bool AwaitTile(int64_t tile);
   absl::Span<float> ChangeOf(int64_t tile);
   int64_t TileElements(int64_t tile) const;
 
   const absl::Span<const float> theta_;
   const int64_t tiles_;
-  ThetaBlocks* const theta_blocks_;  // Takes the turns of thread 1.
-  std::vector<float> changes_;       // Tile t uses buffer t mod kBuffers.
+  ThetaBlocks theta_blocks_;
+  std::vector<float> changes_;  // Tile t uses buffer t mod kBuffers.
 
   // The writing thread's until it has ended.
   PartWriter blob_;

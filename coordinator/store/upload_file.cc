@@ -45,6 +45,10 @@ absl::StatusOr<std::unique_ptr<UploadFile>> UploadFile::Open(
   return upload;
 }
 
+const std::string& UploadFile::Path() const {
+  return renamed_ ? paths_.complete : paths_.part;
+}
+
 uint64_t UploadFile::PieceBegin(uint64_t offset) const {
   if (offset < prefix_bytes_) return 0;
   return offset - (offset - prefix_bytes_) % frame_bytes_;
@@ -65,11 +69,10 @@ absl::Status UploadFile::GiveUp(const absl::Status& status) {
 
 absl::Status UploadFile::ScreenOnce(uint64_t end) {
   screen_ = std::make_unique<PartScreen>(expect_);
-  digester_ = BlockDigester();
   received_ = 0;
   if (end == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
-                   fs_->OpenForRead(renamed_ ? paths_.complete : paths_.part));
+                   fs_->OpenForRead(Path()));
   std::string buffer;
   while (received_ < end) {
     const uint64_t count = std::min(
@@ -79,7 +82,6 @@ absl::Status UploadFile::ScreenOnce(uint64_t end) {
         file->ReadAt(received_, absl::MakeSpan(&buffer[0], buffer.size())));
     // What does not pass is sent again and judged then.
     if (!screen_->Feed(buffer).ok()) return absl::OkStatus();
-    digester_.Update(buffer);
     received_ += count;
   }
   return absl::OkStatus();
@@ -103,7 +105,25 @@ absl::Status UploadFile::CutTo(uint64_t begin) {
     }
     renamed_ = false;
   }
+  if (digester_.bytes() > begin) digester_ = BlockDigester();
   const absl::Status status = file_->Truncate(begin);
+  return status.ok() ? status : GiveUp(status);
+}
+
+absl::Status UploadFile::DigestTo(uint64_t end) {
+  const auto digest = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                     fs_->OpenForRead(Path()));
+    ASSIGN_OR_RETURN(const absl::Span<const char> bytes, file->Map());
+    if (bytes.size() < end) {
+      return absl::DataLossError(absl::StrCat(
+          "has only ", bytes.size(), " of the ", end, " bytes written to it"));
+    }
+    const uint64_t begin = digester_.bytes();
+    digester_.Update(absl::string_view(bytes.data() + begin, end - begin));
+    return absl::OkStatus();
+  };
+  const absl::Status status = digest();
   return status.ok() ? status : GiveUp(status);
 }
 
@@ -122,8 +142,10 @@ absl::Status UploadFile::WritePiece(absl::string_view piece) {
     failed_ = fed;
     return fed;
   }
-  digester_.Update(piece);
   received_ += piece.size();
+  if (received_ - digester_.bytes() >= kDigestRunBytes) {
+    RETURN_IF_ERROR(DigestTo(digester_.bytes() + kDigestRunBytes));
+  }
   if (received_ - written_back_ >= kWriteBackBytes) {
     file_->StartWriteBack();
     written_back_ = received_;
@@ -166,7 +188,7 @@ absl::Status UploadFile::Persist() {
   if (synced.ok()) synced = fs_->SyncDir(DirName(paths_.complete));
   if (synced.ok()) return synced;
   sync_failed_ = true;
-  const std::string& path = renamed_ ? paths_.complete : paths_.part;
+  const std::string& path = Path();
   const absl::Status removed = fs_->Remove(path);
   if (!removed.ok()) {
     DILOCO_LOG(ERROR) << "remove this file before the next start: an fsync of "
@@ -186,6 +208,7 @@ absl::StatusOr<UploadSpool::Verified> UploadFile::Finish() {
                      " bytes came: send from offset ", received_));
   }
   RETURN_IF_ERROR(screen_->Finish());
+  RETURN_IF_ERROR(DigestTo(value_.bytes));
   const Digest digest = digester_.Finish();
   if (digest != value_.digest) {
     RETURN_IF_ERROR(CutTo(0));

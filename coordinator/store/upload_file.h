@@ -43,8 +43,12 @@ class UploadFile final : public UploadSpool {
   uint64_t PieceBegin(uint64_t offset) const;
   uint64_t PieceEnd(uint64_t offset) const;
   absl::Status WritePiece(absl::string_view piece);
+  // Digests the file's bytes up to `end`. Lags behind what was received: runs
+  // of kDigestRunBytes are twice as fast, and the page cache holds them.
+  absl::Status DigestTo(uint64_t end);
   // Durable under its final name, which is what a receipt promises.
   absl::Status Persist();
+  const std::string& Path() const;  // Where the file is now.
   // The file failed: every later call says so.
   absl::Status GiveUp(const absl::Status& status);
 
@@ -56,7 +60,7 @@ class UploadFile final : public UploadSpool {
   const uint64_t frame_bytes_;
   std::unique_ptr<WritableFile> file_;
   std::unique_ptr<PartScreen> screen_;
-  BlockDigester digester_;
+  BlockDigester digester_;  // Of the first bytes of the file.
   uint64_t received_ = 0;
   uint64_t written_back_ = 0;
   std::optional<Verified> verified_;  // Complete under its final name.

@@ -28,7 +28,7 @@ void ThetaBlocks::Completed(int64_t tiles) {
   completed_ = tiles;
 }
 
-bool ThetaBlocks::HashRun() {
+bool ThetaBlocks::HashRun(int64_t spare) {
   constexpr int64_t kRunTiles = kDigestRunBytes / kDigestBlockBytes;
   const int64_t tiles = static_cast<int64_t>(blocks_.size());
   int64_t first = 0;
@@ -36,7 +36,8 @@ bool ThetaBlocks::HashRun() {
     MutexLock lock(&mu_);
     first = taken_;
     if (first == tiles) return false;
-    if (completed_ < std::min(first + kRunTiles, tiles)) return false;
+    const int64_t needed = first + (spare + 1) * kRunTiles;
+    if (completed_ < std::min(needed, tiles)) return false;
     taken_ = std::min(first + kRunTiles, tiles);
   }
   const absl::Span<const float> values =
@@ -110,7 +111,8 @@ bool FoldWriter::AwaitTile(int64_t tile) {
       if (submitted_ > tile) return true;
       if (abandoned_) return false;
     }
-    if (theta_blocks_.HashRun()) continue;
+    // One is left for the computing thread, should it have to wait.
+    if (theta_blocks_.HashRun(/*spare=*/1)) continue;
     MutexLock lock(&mu_);
     while (!abandoned_ && submitted_ == tile) changed_.Wait(&mu_);
   }

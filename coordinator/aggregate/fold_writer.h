@@ -23,8 +23,9 @@ class ThetaBlocks {
   explicit ThetaBlocks(absl::Span<const float> theta);
   // The first `tiles` tiles of theta have their final values.
   void Completed(int64_t tiles);
-  // Hashes a run whose tiles are complete; false when there is none.
-  bool HashRun();
+  // Hashes a run whose tiles are complete, if more than `spare` are; whether it
+  // did.
+  bool HashRun(int64_t spare = 0);
   Digest Finish() const;  // Once HashRun has returned false to every thread.
 
  private:

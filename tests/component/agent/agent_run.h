@@ -8,9 +8,6 @@
 #ifndef TESTS_COMPONENT_AGENT_AGENT_RUN_H_
 #define TESTS_COMPONENT_AGENT_AGENT_RUN_H_
 
-#include <stdlib.h>
-
-#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -19,24 +16,12 @@
 #include "tests/support/agent/fake_trainer.h"
 #include "tests/support/agent/memory_port.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "worker/runtime/agent.h"
 
 namespace diloco {
 
 inline constexpr absl::Duration kPatience = absl::Seconds(60);
-
-class TempDir {
- public:
-  TempDir() {
-    char path[] = "/tmp/diloco-agent-XXXXXX";
-    path_ = mkdtemp(path);
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string Sub(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 class CountingData final : public BatchSource {
  public:
@@ -108,7 +93,7 @@ struct Fixture {
     options.policy = policy;
     options.settings = settings;
     options.layout = layout;
-    options.state_dir = dir.Sub("state");
+    options.state_dir = dir.File("state");
     options.image_every = 2;
     options.initial_theta = [](absl::Span<float> theta) {
       for (size_t i = 0; i < theta.size(); ++i) {
@@ -160,7 +145,7 @@ struct Fixture {
   void EvaluateEveryVersion(uint64_t windows) {
     policy.eval_every = 1;
     policy.eval_windows = windows;
-    eval_shard = dir.Sub("valid.bin");
+    eval_shard = dir.File("valid.bin");
     // uint16 ids, all 0.
     REQUIRE(WriteFileAtomic(
                 FileSystem::Posix(), eval_shard,
@@ -213,7 +198,7 @@ struct Worker {
     if (data < 0) data = index;
     options.worker = absl::StrCat("worker-", index);
     options.scratch =
-        fixture.dir.Sub(scratch_name.empty() ? options.worker : scratch_name);
+        fixture.dir.File(scratch_name.empty() ? options.worker : scratch_name);
     options.connect_timeout = kPatience;
     options.port = &port;
     options.metrics = &metrics;

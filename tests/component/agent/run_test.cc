@@ -137,7 +137,7 @@ TEST_CASE("C6.5 a copy of another base is dropped before it is trained on") {
     worker.Join();
   }
   // Its checkpoint is of the right version with other values in it.
-  CheckpointStore store(FileSystem::Posix(), fixture.dir.Sub("worker-0"));
+  CheckpointStore store(FileSystem::Posix(), fixture.dir.File("worker-0"));
   absl::StatusOr<std::optional<Checkpoint>> checkpoint = store.LoadNewest();
   REQUIRE(checkpoint.ok());
   for (NamedBuffer& buffer : (*checkpoint)->buffers) {
@@ -206,7 +206,7 @@ TEST_CASE("C6.6 an infinite value is refused, named and kept as evidence") {
   CHECK_FALSE(fixture.UpdatesAre("refused", 0));
   int kept = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(
-           fixture.dir.Sub("state/spool/f00-r000002"))) {
+           fixture.dir.File("state/spool/f00-r000002"))) {
     kept += entry.path().extension() == ".refused";
   }
   CHECK(kept == 1);
@@ -255,7 +255,7 @@ TEST_CASE("C6.2 a copied scratch directory is refused, the original goes on") {
   fixture.AwaitVersion(1);
   original.stop = true;
   original.Join();
-  std::filesystem::copy(fixture.dir.Sub("worker-0"), fixture.dir.Sub("copy"),
+  std::filesystem::copy(fixture.dir.File("worker-0"), fixture.dir.File("copy"),
                         std::filesystem::copy_options::recursive);
   // The original joins twice more, so the copy's session is two steps old.
   for (int i = 0; i < 2; ++i) {

@@ -22,7 +22,7 @@ TEST_CASE("a checkpoint that was asked for is written in mid-window") {
   worker.Join();
   REQUIRE(worker.status.ok());
   // The second is the one at the end.
-  const std::string scratch = fixture.dir.Sub("worker-0");
+  const std::string scratch = fixture.dir.File("worker-0");
   REQUIRE(std::filesystem::remove(scratch + "/checkpoint-000002.ckpt"));
   CheckpointStore store(FileSystem::Posix(), scratch);
   const absl::StatusOr<std::optional<Checkpoint>> asked_for =

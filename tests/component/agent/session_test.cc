@@ -116,7 +116,7 @@ TEST_CASE("totals of a beat are of the process, not of the worker's life") {
     worker.stop = true;
     worker.Join();
   }
-  CheckpointStore store(FileSystem::Posix(), fixture.dir.Sub("worker-0"));
+  CheckpointStore store(FileSystem::Posix(), fixture.dir.File("worker-0"));
   const uint64_t before = (*store.LoadNewest())->header.inner_steps;
   REQUIRE(before >= 15);
   const uint64_t version = fixture.Status().fragments[0].version;

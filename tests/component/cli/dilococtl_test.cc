@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string>
@@ -17,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/component/cli/scripted_admin.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 namespace diloco {
 namespace {
@@ -141,30 +141,6 @@ constexpr char kConfig[] = R"({
   "hidden_act": "silu", "tie_word_embeddings": true,
   "attention_bias": false, "mlp_bias": false})";
 
-// A directory that goes away with this object, two levels deep.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = "dilococtl-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempDir() { RemoveAll(path_); }
-  std::string Path(const std::string& name) const {
-    return JoinPath(path_, name);
-  }
-
- private:
-  static void RemoveAll(const std::string& path) {
-    FileSystem* const fs = FileSystem::Posix();
-    const auto names = fs->List(path);
-    if (names.ok()) {
-      for (const std::string& name : *names) RemoveAll(JoinPath(path, name));
-    }
-    fs->Remove(path).IgnoreError();
-  }
-  std::string path_;
-};
-
 // An image of version 1 in which every value is 0.5.
 void ServeModel(ScriptedAdmin* coordinator, const TempDir& dir) {
   FileSystem* const fs = FileSystem::Posix();
@@ -172,7 +148,7 @@ void ServeModel(ScriptedAdmin* coordinator, const TempDir& dir) {
       *BuildLayout(ModelTensors(*ParseHfConfig("config.json", kConfig)), 1);
   const std::vector<float> values(layout.elements, 0.5f);
   {
-    auto file = *fs->OpenForWrite(dir.Path("image"));
+    auto file = *fs->OpenForWrite(dir.File("image"));
     PartHeader header;
     header.elements = layout.elements;
     PartWriter writer(file.get(), header);
@@ -186,7 +162,7 @@ void ServeModel(ScriptedAdmin* coordinator, const TempDir& dir) {
   description.set_layout_digest(layout.ComputeDigest().ToBytes());
   v1::FileRef* ref = description.add_fragments()->add_files();
   *ref = coordinator->AddFile(v1::FILE_KIND_IMAGE,
-                              *ReadFile(fs, dir.Path("image")));
+                              *ReadFile(fs, dir.File("image")));
   ref->set_version(1);
   ref->set_result_digest(DigestOfValues(values).ToBytes());
 }
@@ -198,24 +174,24 @@ TEST_CASE("export writes a directory that reads back, and nothing else") {
   FileSystem* const fs = FileSystem::Posix();
   // Somebody else's.
   for (const char* name : {"model.files", "model.tmp"}) {
-    REQUIRE(fs->CreateDirs(dir.Path(name)).ok());
-    REQUIRE(WriteFileAtomic(fs, JoinPath(dir.Path(name), "mine"), "kept").ok());
+    REQUIRE(fs->CreateDirs(dir.File(name)).ok());
+    REQUIRE(WriteFileAtomic(fs, JoinPath(dir.File(name), "mine"), "kept").ok());
   }
   const Outcome outcome =
-      Run(coordinator, {"export", "--out", dir.Path("model")});
+      Run(coordinator, {"export", "--out", dir.File("model")});
   REQUIRE(outcome.code == kExitOk);
-  const ModelConfig config = *ReadHfConfig(fs, dir.Path("model"));
+  const ModelConfig config = *ReadHfConfig(fs, dir.File("model"));
   const Layout layout = *BuildLayout(ModelTensors(config), 1);
   std::vector<float> theta(layout.elements);
-  REQUIRE(ReadHfWeights(fs, dir.Path("model"), config, layout,
+  REQUIRE(ReadHfWeights(fs, dir.File("model"), config, layout,
                         absl::MakeSpan(theta))
               .ok());
   CHECK(theta[0] == 0.5f);
   for (const char* name : {"model.files", "model.tmp"}) {
-    CHECK(*ReadFile(fs, JoinPath(dir.Path(name), "mine")) == "kept");
+    CHECK(*ReadFile(fs, JoinPath(dir.File(name), "mine")) == "kept");
   }
-  CHECK(fs->List(dir.Path(""))->size() == 4);  // And the image served.
-  CHECK(Run(coordinator, {"export", "--out", dir.Path("model")}).code ==
+  CHECK(fs->List(dir.File(""))->size() == 4);  // And the image served.
+  CHECK(Run(coordinator, {"export", "--out", dir.File("model")}).code ==
         kExitOther);
 }
 
@@ -235,9 +211,9 @@ TEST_CASE("an export that fails leaves nothing behind") {
     *file->mutable_file() =
         coordinator.AddFile(v1::FILE_KIND_TOKENIZER, "text");
   }
-  CHECK(Run(coordinator, {"export", "--out", dir.Path("model")}).code != 0);
+  CHECK(Run(coordinator, {"export", "--out", dir.File("model")}).code != 0);
   FileSystem* const fs = FileSystem::Posix();
-  CHECK(fs->List(dir.Path("")).value() == std::vector<std::string>{"image"});
+  CHECK(fs->List(dir.File("")).value() == std::vector<std::string>{"image"});
 }
 
 TEST_CASE("every command prints JSON under --json, a line each") {
@@ -251,7 +227,7 @@ TEST_CASE("every command prints JSON under --json, a line each") {
       {"drain", {"w"}},
       {"evict", {"w"}},
       {"watch", {"--from-start"}},
-      {"export", {"--out", dir.Path("model\xff")}},
+      {"export", {"--out", dir.File("model\xff")}},
   };
   for (const CommandSpec& command : AllCommands()) {
     std::vector<std::string> args = {command.name, "--json"};

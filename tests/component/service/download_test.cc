@@ -3,6 +3,7 @@
 
 #include "tests/component/service/service_fixture.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 namespace diloco {
 namespace {
@@ -14,8 +15,8 @@ struct Served {
   Served(FakeCoordinator* fake, const TempDir& dir, const std::string& content)
       : bytes(content),
         digest(BlockDigest(content)),
-        target(dir.Path("fetched")) {
-    const std::string path = dir.Path("served");
+        target(dir.File("fetched")) {
+    const std::string path = dir.File("served");
     DILOCO_CHECK(WriteFileAtomic(FileSystem::Posix(), path, bytes).ok());
     fake->AddFile(digest, path, bytes.size());
   }
@@ -118,7 +119,7 @@ TEST_CASE(
   TempDir dir;
   const Served served(&fixture.fake, dir, SampleBytes(kMebi));
   const Digest other = Sha256("other");
-  fixture.fake.AddFile(other, dir.Path("served"), served.bytes.size());
+  fixture.fake.AddFile(other, dir.File("served"), served.bytes.size());
   const CancelFlag cancel{false};
   const absl::Status status =
       fixture.port->Download(other, served.bytes.size(), served.target, cancel);
@@ -146,7 +147,7 @@ TEST_CASE("a file that is gone is NOT_FOUND at once") {
   TempDir dir;
   const CancelFlag cancel{false};
   REQUIRE(
-      fixture.port->Download(Sha256("gone"), 10, dir.Path("fetched"), cancel)
+      fixture.port->Download(Sha256("gone"), 10, dir.File("fetched"), cancel)
           .code() == absl::StatusCode::kNotFound);
 }
 
@@ -157,7 +158,7 @@ TEST_CASE("a disk that cannot be written ends a download with the path") {
   const Served served(&fixture.fake, dir, SampleBytes(1000));
   const CancelFlag cancel{false};
   const absl::Status status = fixture.port->Download(
-      served.digest, served.bytes.size(), dir.Path("no/such/dir"), cancel);
+      served.digest, served.bytes.size(), dir.File("no/such/dir"), cancel);
   REQUIRE_FALSE(status.ok());
   REQUIRE(Has(status.message(), "no/such/dir"));
 }

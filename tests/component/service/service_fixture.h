@@ -3,8 +3,6 @@
 #ifndef TESTS_COMPONENT_SERVICE_SERVICE_FIXTURE_H_
 #define TESTS_COMPONENT_SERVICE_SERVICE_FIXTURE_H_
 
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -15,30 +13,10 @@
 #include "coordinator/service/grpc_server.h"
 #include "tests/component/service/fake_coordinator.h"
 #include "tests/support/delaying_proxy.h"
+#include "tests/support/temp_dir.h"
 #include "worker/transport/grpc_port.h"
 
 namespace diloco {
-
-// A directory that is removed with this object.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "diloco-XXXXXX").string();
-    DILOCO_CHECK(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(path_, "/", name);
-  }
-
- private:
-  std::string path_;
-};
 
 class ServiceFixture {
  public:
@@ -98,7 +76,7 @@ inline std::string SampleBytes(size_t size) {
 // A file with `bytes` and the offer that describes it.
 struct SampleUpdate {
   SampleUpdate(const TempDir& dir, const std::string& bytes) {
-    const std::string path = dir.Path("update");
+    const std::string path = dir.File("update");
     DILOCO_CHECK(WriteFileAtomic(FileSystem::Posix(), path, bytes).ok());
     file = *FileSystem::Posix()->OpenForRead(path);
     offer.round = FakeCoordinator::kRound;

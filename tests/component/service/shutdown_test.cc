@@ -3,6 +3,7 @@
 
 #include "tests/component/service/service_fixture.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 namespace diloco {
 namespace {
@@ -51,15 +52,15 @@ TEST_CASE(
   REQUIRE(fixture.Join().ok());
   TempDir dir;
   const std::string bytes = SampleBytes(32 << 20);
-  REQUIRE(WriteFileAtomic(FileSystem::Posix(), dir.Path("served"), bytes).ok());
+  REQUIRE(WriteFileAtomic(FileSystem::Posix(), dir.File("served"), bytes).ok());
   const Digest digest = BlockDigest(bytes);
-  fixture.fake.AddFile(digest, dir.Path("served"), bytes.size());
+  fixture.fake.AddFile(digest, dir.File("served"), bytes.size());
   CancelFlag cancel{false};
   // As slow as a process that was stopped.
   fixture.proxy->SetRate(1 << 10);
   absl::Status status;
   std::thread loader([&] {
-    status = fixture.port->Download(digest, bytes.size(), dir.Path("fetched"),
+    status = fixture.port->Download(digest, bytes.size(), dir.File("fetched"),
                                     cancel);
   });
   REQUIRE(fixture.proxy->WaitForBytesDown(64 << 10, absl::Seconds(20)));

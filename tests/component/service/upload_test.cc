@@ -3,6 +3,7 @@
 
 #include "tests/component/service/service_fixture.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 namespace diloco {
 namespace {
@@ -236,11 +237,11 @@ TEST_CASE("C5.5 pacing is no lack of progress") {
     REQUIRE(fixture.fake.begins() == 1);
   }
   SECTION("of a download") {
-    const std::string served = dir.Path("served");
+    const std::string served = dir.File("served");
     REQUIRE(WriteFileAtomic(FileSystem::Posix(), served, bytes).ok());
     const Digest digest = BlockDigest(bytes);
     fixture.fake.AddFile(digest, served, bytes.size());
-    const std::string target = dir.Path("fetched");
+    const std::string target = dir.File("fetched");
     REQUIRE(port->Download(digest, bytes.size(), target, cancel).ok());
     REQUIRE((*ReadFile(FileSystem::Posix(), target) == bytes));
   }

@@ -1,45 +1,19 @@
-// A temporary directory and token files for the data tests.
+// Token files for the data tests.
 #ifndef TESTS_UNIT_DATA_DATA_FILES_H_
 #define TESTS_UNIT_DATA_DATA_FILES_H_
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "common/base/logging.h"
 #include "common/io/file_system.h"
+#include "tests/support/temp_dir.h"
 
 namespace diloco::testing {
 
 inline FileSystem* const kFs = FileSystem::Posix();
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "diloco-data-test-XXXXXX")
-            .string();
-    DILOCO_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-
-  // Returns the path.
-  std::string Write(const std::string& name, absl::string_view bytes) const {
-    auto file = FileSystem::Posix()->OpenForWrite(File(name));
-    DILOCO_CHECK(file.ok()) << file.status().ToString();
-    const absl::Status written = (*file)->WriteAt(0, bytes);
-    DILOCO_CHECK(written.ok()) << written.ToString();
-    return File(name);
-  }
-
- private:
-  std::string path_;
-};
 
 template <typename T>
 std::string Bytes(const std::vector<T>& values) {

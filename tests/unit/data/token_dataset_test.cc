@@ -8,6 +8,7 @@
 
 #include "common/data/dataset_manifest.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/data/data_files.h"
 #include "worker/data/permutation.h"
 
@@ -17,7 +18,6 @@ namespace {
 using testing::Bytes;
 using testing::Counting;
 using testing::kFs;
-using testing::TempDir;
 
 absl::StatusOr<TokenDataset> Open(const std::string& path, uint32_t seq_len,
                                   uint64_t vocab = 1000, uint64_t seed = 1) {

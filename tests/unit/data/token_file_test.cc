@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/data/data_files.h"
 
 namespace diloco {
@@ -15,7 +16,6 @@ namespace {
 using testing::Bytes;
 using testing::kFs;
 using testing::LlmCHeader;
-using testing::TempDir;
 
 std::string OpenError(const std::string& path, TokenFormat format) {
   const absl::Status status = TokenFile::Open(kFs, path, format).status();

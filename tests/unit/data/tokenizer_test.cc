@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/data/data_files.h"
 #include "worker/data/sentencepiece_engine.h"
 
@@ -14,7 +15,6 @@ namespace diloco {
 namespace {
 
 using testing::kFs;
-using testing::TempDir;
 
 TEST_CASE("the bytes tokenizer gives every byte back") {
   const auto tokenizer = OpenTokenizer(kFs, kBytesTokenizer);

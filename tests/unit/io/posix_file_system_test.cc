@@ -1,36 +1,17 @@
 // The POSIX file system against a real directory.
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/io/file_system.h"
 #include "tests/support/catch.h"
 #include "tests/support/fault_file_system.h"
+#include "tests/support/temp_dir.h"
 
 namespace diloco {
 namespace {
-
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "diloco_io_XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const {
-    return JoinPath(path_, name);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 bool Mentions(const absl::Status& status, absl::string_view text) {
   return absl::StrContains(status.message(), text);
@@ -48,9 +29,9 @@ TEST_CASE("directory part and joining of paths") {
 TEST_CASE("what was written is read, mapped and listed") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  REQUIRE(fs->CreateDirs(dir / "a/b/c").ok());
-  REQUIRE(fs->CreateDirs(dir / "a/b/c").ok());
-  auto file = fs->OpenForWrite(dir / "a/b/f");
+  REQUIRE(fs->CreateDirs(dir.File("a/b/c")).ok());
+  REQUIRE(fs->CreateDirs(dir.File("a/b/c")).ok());
+  auto file = fs->OpenForWrite(dir.File("a/b/f"));
   REQUIRE(file.ok());
   REQUIRE((*file)->WriteAt(3, "def").ok());
   REQUIRE((*file)->WriteAt(0, "abc").ok());
@@ -58,73 +39,76 @@ TEST_CASE("what was written is read, mapped and listed") {
   REQUIRE((*file)->Sync().ok());
   CHECK((*file)->Size().value() == 6);
   REQUIRE((*file)->Truncate(5).ok());
-  CHECK(ReadFile(fs, dir / "a/b/f").value() == "abcde");
-  auto readable = fs->OpenForRead(dir / "a/b/f");
+  CHECK(ReadFile(fs, dir.File("a/b/f")).value() == "abcde");
+  auto readable = fs->OpenForRead(dir.File("a/b/f"));
   REQUIRE(readable.ok());
   auto map = (*readable)->Map();
   REQUIRE(map.ok());
   CHECK(std::string(map->data(), map->size()) == "abcde");
   CHECK((*readable)->Map()->data() == map->data());
-  CHECK(fs->List(dir / "a/b").value() == std::vector<std::string>{"c", "f"});
+  CHECK(fs->List(dir.File("a/b")).value() ==
+        std::vector<std::string>{"c", "f"});
   CHECK(fs->FreeBytes(dir.path()).value() > 0);
-  REQUIRE(fs->Rename(dir / "a/b/f", dir / "g").ok());
+  REQUIRE(fs->Rename(dir.File("a/b/f"), dir.File("g")).ok());
   REQUIRE(fs->SyncDir(dir.path()).ok());
-  CHECK(!fs->Exists(dir / "a/b/f"));
-  REQUIRE(fs->Remove(dir / "g").ok());
-  CHECK(!fs->Exists(dir / "g"));
+  CHECK(!fs->Exists(dir.File("a/b/f")));
+  REQUIRE(fs->Remove(dir.File("g")).ok());
+  CHECK(!fs->Exists(dir.File("g")));
 }
 
 TEST_CASE("an empty file maps to an empty span") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  REQUIRE(WriteFileAtomic(fs, dir / "e", "").ok());
-  auto file = fs->OpenForRead(dir / "e");
+  REQUIRE(WriteFileAtomic(fs, dir.File("e"), "").ok());
+  auto file = fs->OpenForRead(dir.File("e"));
   REQUIRE(file.ok());
   auto map = (*file)->Map();
   REQUIRE(map.ok());
   CHECK(map->empty());
-  CHECK(ReadFile(fs, dir / "e").value().empty());
+  CHECK(ReadFile(fs, dir.File("e")).value().empty());
 }
 
 TEST_CASE("opening for writing keeps the content") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  REQUIRE(WriteFileAtomic(fs, dir / "f", "abc").ok());
+  REQUIRE(WriteFileAtomic(fs, dir.File("f"), "abc").ok());
   {
-    auto file = fs->OpenForWrite(dir / "f");
+    auto file = fs->OpenForWrite(dir.File("f"));
     REQUIRE(file.ok());
     REQUIRE((*file)->WriteAt(1, "X").ok());
   }
-  CHECK(ReadFile(fs, dir / "f").value() == "aXc");
+  CHECK(ReadFile(fs, dir.File("f")).value() == "aXc");
 }
 
 TEST_CASE("errors name the path and have the code a caller acts on") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  const auto missing = fs->OpenForRead(dir / "none").status();
+  const auto missing = fs->OpenForRead(dir.File("none")).status();
   CHECK(missing.code() == absl::StatusCode::kNotFound);
-  CHECK(Mentions(missing, dir / "none"));
+  CHECK(Mentions(missing, dir.File("none")));
   CHECK(fs->OpenForRead(dir.path()).status().code() ==
         absl::StatusCode::kInternal);
   CHECK(fs->OpenForWrite(dir.path()).status().code() ==
         absl::StatusCode::kInternal);
-  CHECK(fs->OpenForWrite(dir / "no/f").status().code() ==
+  CHECK(fs->OpenForWrite(dir.File("no/f")).status().code() ==
         absl::StatusCode::kNotFound);
-  CHECK(fs->Remove(dir / "none").code() == absl::StatusCode::kNotFound);
-  CHECK(fs->Rename(dir / "none", dir / "x").code() ==
+  CHECK(fs->Remove(dir.File("none")).code() == absl::StatusCode::kNotFound);
+  CHECK(fs->Rename(dir.File("none"), dir.File("x")).code() ==
         absl::StatusCode::kNotFound);
-  CHECK(fs->List(dir / "none").status().code() == absl::StatusCode::kNotFound);
-  CHECK(fs->SyncDir(dir / "none").code() == absl::StatusCode::kNotFound);
-  REQUIRE(WriteFileAtomic(fs, dir / "file", "x").ok());
-  CHECK(fs->CreateDirs(dir / "file").code() == absl::StatusCode::kInternal);
-  CHECK(fs->CreateDirs(dir / "file/sub").code() == absl::StatusCode::kInternal);
+  CHECK(fs->List(dir.File("none")).status().code() ==
+        absl::StatusCode::kNotFound);
+  CHECK(fs->SyncDir(dir.File("none")).code() == absl::StatusCode::kNotFound);
+  REQUIRE(WriteFileAtomic(fs, dir.File("file"), "x").ok());
+  CHECK(fs->CreateDirs(dir.File("file")).code() == absl::StatusCode::kInternal);
+  CHECK(fs->CreateDirs(dir.File("file/sub")).code() ==
+        absl::StatusCode::kInternal);
 }
 
 TEST_CASE("reading past the end says where the file ends") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  REQUIRE(WriteFileAtomic(fs, dir / "f", "abc").ok());
-  auto file = fs->OpenForRead(dir / "f");
+  REQUIRE(WriteFileAtomic(fs, dir.File("f"), "abc").ok());
+  auto file = fs->OpenForRead(dir.File("f"));
   REQUIRE(file.ok());
   char out[4];
   const absl::Status status = (*file)->ReadAt(1, absl::MakeSpan(out, 4));
@@ -136,16 +120,16 @@ TEST_CASE("reading past the end says where the file ends") {
 TEST_CASE("ReadFile refuses a file over its limit") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  REQUIRE(WriteFileAtomic(fs, dir / "f", "abcd").ok());
-  CHECK(ReadFile(fs, dir / "f", 4).ok());
-  CHECK(ReadFile(fs, dir / "f", 3).status().code() ==
+  REQUIRE(WriteFileAtomic(fs, dir.File("f"), "abcd").ok());
+  CHECK(ReadFile(fs, dir.File("f"), 4).ok());
+  CHECK(ReadFile(fs, dir.File("f"), 3).status().code() ==
         absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("a pipe is refused at once instead of waited for") {
   TempDir dir;
-  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
-  CHECK(FileSystem::Posix()->OpenForRead(dir / "pipe").status().code() ==
+  REQUIRE(mkfifo(dir.File("pipe").c_str(), 0600) == 0);
+  CHECK(FileSystem::Posix()->OpenForRead(dir.File("pipe")).status().code() ==
         absl::StatusCode::kInternal);
 }
 
@@ -160,23 +144,23 @@ TEST_CASE("a full device is RESOURCE_EXHAUSTED") {
 TEST_CASE("C7.1 a file size limit is an error, not the end of the process") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  REQUIRE(WriteFileAtomic(fs, dir / "f", "old").ok());
+  REQUIRE(WriteFileAtomic(fs, dir.File("f"), "old").ok());
   rlimit before;
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
   rlimit small = before;
   small.rlim_cur = 4096;
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
   const absl::Status status =
-      WriteFileAtomic(fs, dir / "f", std::string(10000, 'x'));
+      WriteFileAtomic(fs, dir.File("f"), std::string(10000, 'x'));
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   CHECK(status.code() == absl::StatusCode::kResourceExhausted);
-  CHECK(ReadFile(fs, dir / "f").value() == "old");
+  CHECK(ReadFile(fs, dir.File("f")).value() == "old");
   CHECK(fs->List(dir.path()).value() == std::vector<std::string>{"f"});
 }
 
 TEST_CASE("reserving space keeps the size and refuses what cannot fit") {
   TempDir dir;
-  auto file = FileSystem::Posix()->OpenForWrite(dir / "f");
+  auto file = FileSystem::Posix()->OpenForWrite(dir.File("f"));
   REQUIRE(file.ok());
   REQUIRE((*file)->WriteAt(0, "abc").ok());
   CHECK((*file)->Reserve(1 << 20).ok());
@@ -188,13 +172,13 @@ TEST_CASE("reserving space keeps the size and refuses what cannot fit") {
 TEST_CASE("a held lock is refused with the holder's process id") {
   TempDir dir;
   FileSystem* fs = FileSystem::Posix();
-  auto lock = fs->Lock(dir / "LOCK");
+  auto lock = fs->Lock(dir.File("LOCK"));
   REQUIRE(lock.ok());
-  const auto second = fs->Lock(dir / "LOCK").status();
+  const auto second = fs->Lock(dir.File("LOCK")).status();
   CHECK(second.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(Mentions(second, absl::StrCat("process ", getpid())));
   lock->reset();
-  CHECK(fs->Lock(dir / "LOCK").ok());
+  CHECK(fs->Lock(dir.File("LOCK")).ok());
 }
 
 TEST_CASE("C7.1 an atomic replacement cut at any step leaves old or new") {

@@ -1,8 +1,6 @@
 // tokenize and train-tokenizer: documents, splits, widths, bad records.
 #include "worker/tools/tokenize.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "common/base/logging.h"
 #include "common/io/digest.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "worker/data/token_dataset.h"
 #include "worker/tools/train_tokenizer.h"
 
@@ -17,26 +16,6 @@ namespace diloco {
 namespace {
 
 FileSystem* const kFs = FileSystem::Posix();
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "diloco-tools-test-XXXXXX")
-            .string();
-    DILOCO_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(File(name), std::ios::binary) << text;
-    return File(name);
-  }
-
- private:
-  std::string path_;
-};
 
 // As many ids as asked for; a byte is an id, the last id separates documents.
 class WideTokenizer final : public Tokenizer {

@@ -7,6 +7,7 @@
 #include "common/model/hf_directory.h"
 #include "coordinator/aggregate/fold.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/train/part_files.h"
 #include "tests/unit/train/small_model.h"
 
@@ -23,7 +24,7 @@ void CheckAgainstPlainTraining(const ModelConfig& config,
                                const std::vector<float>& theta) {
   auto plain = testing::MakeTrainer(config, theta);
   auto worker = testing::MakeTrainer(config, theta);
-  const testing::TempDir dir;
+  const TempDir dir;
   std::vector<float> global = theta;
   std::vector<float> momentum(theta.size(), 0.0f);
   const OuterSettings outer = {.lr = 1, .momentum = 0, .nesterov = true};

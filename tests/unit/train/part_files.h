@@ -2,33 +2,15 @@
 #ifndef TESTS_UNIT_TRAIN_PART_FILES_H_
 #define TESTS_UNIT_TRAIN_PART_FILES_H_
 
-#include <stdlib.h>
-
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "common/io/file_system.h"
 #include "common/tensor/part_file.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/train/small_model.h"
 
 namespace diloco::testing {
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "diloco-train-test-XXXXXX")
-            .string();
-    DILOCO_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline void WritePart(const std::string& path, const std::vector<float>& values,
                       uint32_t fragment = 0) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/train/part_files.h"
 #include "tests/unit/train/small_model.h"
 
@@ -18,7 +19,6 @@ using testing::Must;
 using testing::OpenPart;
 using testing::ReadPart;
 using testing::TakeDelta;
-using testing::TempDir;
 using testing::WritePart;
 
 TEST_CASE("training moves local values and never the anchor") {

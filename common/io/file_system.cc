@@ -49,8 +49,9 @@ absl::Status WriteWhole(FileSystem* fs, const std::string& path,
 
 }  // namespace
 
-absl::Status WriteFileAtomic(FileSystem* fs, const std::string& path,
+absl::Status WriteFileAtomic(FileSystem* fs, const std::string& name,
                              absl::string_view content) {
+  ASSIGN_OR_RETURN(const std::string path, fs->FollowLinks(name));
   const std::string temporary = absl::StrCat(path, ".tmp");
   absl::Status status = WriteWhole(fs, temporary, content);
   if (status.ok()) status = fs->Rename(temporary, path);

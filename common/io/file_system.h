@@ -75,6 +75,11 @@ class FileSystem {
   virtual absl::Status Remove(const std::string& path) = 0;
   // Creates the directory and its parents, durably; OK when it exists.
   virtual absl::Status CreateDirs(const std::string& path) = 0;
+  // Where a file that is written under this name belongs: `path`, or what it
+  // leads to when it is a symbolic link, also one whose target is missing.
+  virtual absl::StatusOr<std::string> FollowLinks(const std::string& path) {
+    return path;
+  }
   // Names (not paths) of the entries, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> List(
       const std::string& path) = 0;
@@ -97,7 +102,8 @@ absl::StatusOr<std::string> ReadFile(FileSystem* fs, const std::string& path,
                                      uint64_t limit = 1ull << 30);
 
 // Durable replacement: `path`.tmp, fsync, rename, fsync of the directory. A
-// reader sees the old content or the new one, also after a power cut.
+// reader sees the old content or the new one, also after a power cut. A
+// symbolic link stays, and what it points to is replaced.
 absl::Status WriteFileAtomic(FileSystem* fs, const std::string& path,
                              absl::string_view content);
 

@@ -1,6 +1,7 @@
 // FileSystem over POSIX calls: what the daemons and tools run on.
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -302,6 +303,20 @@ class PosixFileSystem : public FileSystem {
       return absl::OkStatus();
     }
     return Failure("create directory", path, error == EEXIST ? ENOTDIR : error);
+  }
+
+  absl::StatusOr<std::string> FollowLinks(const std::string& path) override {
+    std::string at = path;
+    // As many as the kernel follows.
+    for (int links = 0; links < 40; ++links) {
+      char target[PATH_MAX];
+      const ssize_t length = readlink(at.c_str(), target, sizeof(target));
+      // No link (EINVAL) or nothing yet; what else is wrong shows on opening.
+      if (length < 0) return at;
+      const std::string to(target, static_cast<size_t>(length));
+      at = to[0] == '/' ? to : JoinPath(DirName(at), to);
+    }
+    return Failure("follow", path, ELOOP);
   }
 
   absl::StatusOr<std::vector<std::string>> List(

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/io/file_system.h"
@@ -179,6 +181,26 @@ TEST_CASE("a held lock is refused with the holder's process id") {
   CHECK(Mentions(second, absl::StrCat("process ", getpid())));
   lock->reset();
   CHECK(fs->Lock(dir.File("LOCK")).ok());
+}
+
+TEST_CASE("an atomic replacement goes through a symbolic link") {
+  TempDir dir;
+  FileSystem* fs = FileSystem::Posix();
+  REQUIRE(fs->CreateDirs(dir.File("far")).ok());
+  REQUIRE(symlink("far/f", dir.File("near").c_str()) == 0);
+  REQUIRE(symlink(dir.File("near").c_str(), dir.File("nearer").c_str()) == 0);
+  // Also while the target is missing.
+  for (const char* content : {"first", "second"}) {
+    REQUIRE(WriteFileAtomic(fs, dir.File("nearer"), content).ok());
+    CHECK(ReadFile(fs, dir.File("far/f")).value() == content);
+  }
+  CHECK(std::filesystem::is_symlink(dir.File("near")));
+  CHECK(std::filesystem::is_symlink(dir.File("nearer")));
+  CHECK(fs->List(dir.File("far")).value() == std::vector<std::string>{"f"});
+  REQUIRE(symlink("loop", dir.File("loop").c_str()) == 0);
+  const absl::Status loop = WriteFileAtomic(fs, dir.File("loop"), "x");
+  CHECK(loop.code() == absl::StatusCode::kInternal);
+  CHECK(Mentions(loop, dir.File("loop")));
 }
 
 TEST_CASE("C7.1 an atomic replacement cut at any step leaves old or new") {

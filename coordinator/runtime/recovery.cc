@@ -24,6 +24,20 @@ absl::StatusOr<FileRef> DescribeFile(FileSystem* fs, const std::string& path) {
   return ref;
 }
 
+// What is acknowledged or published and cannot be read any more.
+absl::Status AskForBackup(const absl::Status& status) {
+  if (status.ok() || absl::IsResourceExhausted(status) ||
+      absl::StrContains(status.message(), "backup")) {
+    return status;
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(),
+                   "; put that file back from a backup of the state directory "
+                   "and start again: the run does not go on without what it "
+                   "holds"));
+}
+
 void AppendFact(Journal& journal, State& state, const Fact& fact) {
   const EncodedFact encoded = EncodeFact(fact);
   journal.Append(encoded.type, encoded.payload);
@@ -195,13 +209,15 @@ absl::Status CoordinatorImpl::Recover() {
     RETURN_IF_ERROR(CreateRun(*journal, state));
   } else {
     for (uint32_t f = 0; f < state.fragments.size(); ++f) {
-      RETURN_IF_ERROR(engine_->Rebuild(f, state.fragments[f].version));
+      RETURN_IF_ERROR(
+          AskForBackup(engine_->Rebuild(f, state.fragments[f].version)));
     }
   }
   // Before anything is served: a fold that cannot be done must not be found out
   // in the middle of the run.
   fold_running_.assign(state.fragments.size(), false);
-  ASSIGN_OR_RETURN(std::vector<VersionPublished> folded, FoldPending(state));
+  absl::StatusOr<std::vector<VersionPublished>> folded = FoldPending(state);
+  RETURN_IF_ERROR(AskForBackup(folded.status()));
   EpochStarted started;
   started.epoch = state.epoch + 1;
   started.boot_nonce = RandomBytes(8);
@@ -229,7 +245,7 @@ absl::Status CoordinatorImpl::Recover() {
   sequencer_ = std::make_unique<Sequencer>(std::move(sequencer));
   fold_thread_ = std::thread([this] { FoldLoop(); });
   sequencer_->Start();
-  for (VersionPublished& published : folded) SubmitFold(std::move(published));
+  for (VersionPublished& published : *folded) SubmitFold(std::move(published));
   return absl::OkStatus();
 }
 

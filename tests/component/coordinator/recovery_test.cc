@@ -185,6 +185,7 @@ TEST_CASE("a rotten spool stops the start, names the file and spoils nothing") {
     CHECK(status.code() == Code::kDataLoss);
     CHECK(absl::StrContains(status.message(), spool));
     CHECK(absl::StrContains(status.message(), "folding round 3"));
+    CHECK(absl::StrContains(status.message(), "from a backup"));
   }
   SECTION("another update in its place") {
     const std::string other = PartBytes(Codec::kFp32, run.Values("x", 3, 1));
@@ -200,6 +201,7 @@ TEST_CASE("a rotten spool stops the start, names the file and spoils nothing") {
     INFO(status);
     CHECK(status.code() == Code::kNotFound);
     CHECK(absl::StrContains(status.message(), spool));
+    CHECK(absl::StrContains(status.message(), "from a backup"));
   }
   run.End();
   CHECK(ended.Content(ended.Only("-v000003.blob")) == blob);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
@@ -23,6 +24,9 @@ namespace {
 
 // Deeper nesting has no use in a config file and costs stack.
 constexpr size_t kMaxDepth = 16;
+
+// Nobody reads on; the first ones often cause the rest.
+constexpr size_t kMaxReported = 20;
 
 // yaml-cpp counts from 0.
 Position FromMark(const YAML::Mark& mark) {
@@ -243,6 +247,8 @@ std::vector<std::string> ConfigErrors::Lines() const {
       sorted.begin(), sorted.end(),
       [](const Error& a, const Error& b) { return a.position < b.position; });
   std::vector<std::string> lines;
+  std::set<std::string> known;
+  size_t more = 0;
   for (const Error& error : sorted) {
     // A missing key has no position of its own.
     const int line = std::max(error.position.line, 1);
@@ -250,9 +256,17 @@ std::vector<std::string> ConfigErrors::Lines() const {
     std::string text =
         absl::StrCat(file_, ":", line, ":", column, ": ", error.path,
                      error.path.empty() ? "" : ": ", error.message);
-    if (std::find(lines.begin(), lines.end(), text) == lines.end()) {
+    if (!known.insert(text).second) continue;
+    if (lines.size() < kMaxReported) {
       lines.push_back(std::move(text));
+    } else {
+      ++more;
     }
+  }
+  if (more > 0) {
+    lines.push_back(absl::StrCat(file_, ": and ", more,
+                                 more == 1 ? " error" : " errors",
+                                 " more; mend these first"));
   }
   return lines;
 }
@@ -274,6 +288,15 @@ bool ParseDocument(absl::string_view bytes, ConfigErrors* errors, Node* root) {
                ? lines[line - 1]
                : absl::string_view();
   };
+
+  // yaml-cpp drops them without a word.
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!absl::StartsWith(lines[i], "%")) continue;
+    errors->Add({static_cast<int>(i) + 1, 1}, "",
+                "a line that begins with '%' is a YAML directive, which is not "
+                "allowed; remove it (a comment begins with '#')");
+    return false;
+  }
 
   TreeBuilder builder(lines, errors);
   try {

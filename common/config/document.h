@@ -1,7 +1,7 @@
 // A YAML file as a checked tree with positions. The only code that sees
 // yaml-cpp, whose laxness and exceptions end here: duplicate keys, anchors,
-// aliases, merge keys, tags, several documents, tabs as indentation and
-// anything but UTF-8 are errors with a position. Used through FieldTable.
+// aliases, merge keys, tags, directives, several documents, tabs as indentation
+// and anything but UTF-8 are errors with a position. Used through FieldTable.
 #ifndef COMMON_CONFIG_DOCUMENT_H_
 #define COMMON_CONFIG_DOCUMENT_H_
 
@@ -59,7 +59,8 @@ class ConfigErrors {
            absl::string_view message);
   bool empty() const { return errors_.empty(); }
   const std::string& file() const { return file_; }
-  // "file:line:col: path: message", ordered by position, each once.
+  // "file:line:col: path: message", ordered by position, each once. Of very
+  // many the first, and a line that counts the others.
   std::vector<std::string> Lines() const;
   // OK when empty, else INVALID_ARGUMENT with all lines.
   absl::Status ToStatus() const;

@@ -158,11 +158,13 @@ std::string FieldTable::UnknownKey(const std::string& key,
   std::vector<std::string> elsewhere;
   std::string nearest;
   int distance = 0;
+  // No longer than any that could be near.
+  const absl::string_view start = absl::string_view(key).substr(0, 64);
   for (const Field& field : fields_) {
     if (LastPart(field.path) == key) elsewhere.push_back(field.path);
     const std::string sibling(ChildBelow(field.path, prefix));
     if (sibling.empty()) continue;
-    const int d = EditDistance(key, sibling);
+    const int d = EditDistance(start, sibling);
     if (nearest.empty() || d < distance) {
       nearest = sibling;
       distance = d;

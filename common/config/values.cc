@@ -1,5 +1,9 @@
 #include "common/config/values.h"
 
+#include <arpa/inet.h>
+
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -35,6 +39,11 @@ std::string NotText(const Node& node) {
   if (node.kind == Node::Kind::kNull ||
       absl::StripAsciiWhitespace(node.text).empty()) {
     return "it is blank";
+  }
+  // By an escape in quotes; the system would cut a path at a NUL.
+  if (std::any_of(node.text.begin(), node.text.end(),
+                  [](char c) { return absl::ascii_iscntrl(c); })) {
+    return "it contains a control character";
   }
   return "";
 }
@@ -97,14 +106,33 @@ bool IsWord(const Node& node, absl::string_view word) {
   return node.kind == Node::Kind::kScalar && node.text == word;
 }
 
+std::string Resolve(const std::string& base, const std::string& path) {
+  if (absl::StartsWith(path, "/") || base.empty() || base == ".") return path;
+  return path == "." ? base : JoinPath(base, path);
+}
+
+}  // namespace
+
 std::string HostPortProblem(absl::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return "the port is missing";
   const absl::string_view host = text.substr(0, colon);
   const absl::string_view port = text.substr(colon + 1);
   const bool bracketed =
-      absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+      host.size() > 1 && host.front() == '[' && host.back() == ']';
   if (host.empty()) return "the host is missing";
+  if (bracketed) {
+    // A zone, as in fe80::1%eth0, is not for inet_pton.
+    const absl::string_view address = host.substr(1, host.size() - 2);
+    in6_addr parsed;
+    if (inet_pton(AF_INET6,
+                  std::string(address.substr(0, address.find('%'))).c_str(),
+                  &parsed) != 1) {
+      return "there is no IPv6 address in the brackets";
+    }
+  } else if (host.find_first_of("[]") != absl::string_view::npos) {
+    return "brackets go around the whole host";
+  }
   if (!bracketed && host.find(':') != absl::string_view::npos) {
     return "write an IPv6 address in brackets";
   }
@@ -120,13 +148,6 @@ std::string HostPortProblem(absl::string_view text) {
   }
   return "";
 }
-
-std::string Resolve(const std::string& base, const std::string& path) {
-  if (absl::StartsWith(path, "/") || base.empty() || base == ".") return path;
-  return path == "." ? base : JoinPath(base, path);
-}
-
-}  // namespace
 
 Value Real(double* target, RealBounds bounds) {
   Value value;

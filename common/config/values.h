@@ -65,6 +65,8 @@ Value Text(std::string* target, std::string expected,
 Value Name(std::string* target);
 // HOST:PORT or [IPV6]:PORT.
 Value HostPort(std::string* target);
+// Why a text is no such address, "" when it is one. Also for flags.
+std::string HostPortProblem(absl::string_view text);
 // A path; a relative one is joined to `base`, the file's directory.
 Value Path(std::string* target, std::string base);
 // One path or a list of them, likewise.

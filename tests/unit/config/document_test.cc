@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "tests/support/catch.h"
 
 namespace diloco {
@@ -47,6 +48,8 @@ TEST_CASE("C4.3 broken structure is one error with position and hint") {
        "run.yaml:2:1: ", "space after '-'"},
       {"list on top", "- 1\n- 2\n", "run.yaml:1:1: ", "key: value"},
       {"word on top", "hello\n", "run.yaml:1:1: ", "key: value"},
+      {"directive", "%YAML 1.2\n---\na: 1\n", "run.yaml:1:1: ", "directive"},
+      {"directive of nobody", "a: 1\n%x y\n", "run.yaml:2:1: ", "directive"},
       {"open bracket", "a: [1, 2\n", "run.yaml:", ""},
       {"open quote", "a: \"x\n", "run.yaml:1:4: ", "never closed"},
       {"open quote over lines", "a: 'x\nb: 1\n\n",
@@ -140,6 +143,19 @@ TEST_CASE("errors come in file order, one line each") {
   errors.Add({1, 5}, "", "first");
   REQUIRE(errors.Lines() ==
           std::vector<std::string>{"f:1:5: first", "f:2:1: b: two lines"});
+}
+
+TEST_CASE("of very many errors the first are shown and the others counted") {
+  ConfigErrors errors("f");
+  for (int i = 50000; i > 0; --i) errors.Add({i, 1}, "", "bad");
+  // Comparing each with all the others would take minutes.
+  const Instant start = Clock::Real()->Now();
+  const std::vector<std::string> lines = errors.Lines();
+  REQUIRE(Clock::Real()->Now() - start < absl::Seconds(10));
+  REQUIRE(lines.size() == 21);
+  REQUIRE(lines[0] == "f:1:1: bad");
+  REQUIRE(lines[19] == "f:20:1: bad");
+  REQUIRE(lines[20] == "f: and 49980 errors more; mend these first");
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <string>
 
+#include "common/base/edit_distance.h"
 #include "common/base/logging.h"
 #include "common/base/shutdown.h"
+#include "common/base/utf8.h"
 #include "common/base/version.h"
 #include "coordinator/server.h"
 
@@ -48,13 +50,16 @@ int main(int argc, char** argv) {
       std::fputs(kUsage, stdout);
       return 0;
     }
-    if (flag == "--version") {
+    if (flag == "--version" || (i == 1 && flag == "version")) {
       std::printf("diloco-coordinator %s\n", BuildVersion());
       return 0;
     }
     if (flag != "--config" && flag != "--log-level") {
-      return Fail("diloco-coordinator: unknown flag " + flag +
-                  "; see diloco-coordinator --help");
+      const std::string nearest =
+          NearestName(flag, {"--config", "--log-level", "--version", "--help"});
+      return Fail("diloco-coordinator: unknown argument " + Printable(flag) +
+                  (nearest.empty() ? "." : "; did you mean " + nearest + "?") +
+                  " See diloco-coordinator --help");
     }
     if (i + 1 == argc) {
       return Fail("diloco-coordinator: " + flag + " needs a value");

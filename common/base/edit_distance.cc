@@ -24,4 +24,18 @@ int EditDistance(absl::string_view a, absl::string_view b) {
   return above[n];
 }
 
+std::string NearestName(absl::string_view name,
+                        const std::vector<std::string>& names) {
+  std::string best;
+  int best_distance = 1 + std::max(2, static_cast<int>(name.size() / 3));
+  for (const std::string& candidate : names) {
+    const int distance = EditDistance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
 }  // namespace diloco

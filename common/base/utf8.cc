@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
+
 namespace diloco {
 
 size_t Utf8Length(absl::string_view bytes) {
@@ -35,6 +37,31 @@ std::optional<size_t> FindInvalidUtf8(absl::string_view text) {
     at += length;
   }
   return std::nullopt;
+}
+
+std::string Printable(absl::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+    const bool control =
+        byte(0) < 0x20 || byte(0) == 0x7f ||
+        (length == 2 && byte(0) == 0xc2 && byte(1) < 0xa0) ||
+        // U+202A to U+202E and U+2066 to U+2069.
+        (length == 3 && byte(0) == 0xe2 &&
+         ((byte(1) == 0x80 && byte(2) >= 0xaa && byte(2) <= 0xae) ||
+          (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9)));
+    const size_t taken = length == 0 ? 1 : length;
+    for (size_t i = 0; i < taken; ++i) {
+      if (length == 0 || control) {
+        absl::StrAppend(&out, "\\x", absl::Hex(byte(i), absl::kZeroPad2));
+      } else {
+        out += text[i];
+      }
+    }
+    text.remove_prefix(taken);
+  }
+  return out;
 }
 
 }  // namespace diloco

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 
+#include "common/base/utf8.h"
 #include "coordinator/cli/message_json.h"
 
 namespace diloco {
@@ -10,8 +11,9 @@ namespace diloco {
 absl::Status PrintReply(const Invocation& invocation,
                         const v1::AdminReply& reply) {
   const std::string text = invocation.json ? JsonLine(MessageToJson(reply))
-                           : reply.message().empty() ? "done"
-                                                     : reply.message();
+                           : reply.message().empty()
+                               ? "done"
+                               : Printable(reply.message());
   std::printf("%s\n", text.c_str());
   return absl::OkStatus();
 }

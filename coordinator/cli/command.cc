@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/edit_distance.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
+#include "common/config/values.h"
 
 namespace diloco {
 namespace {
@@ -21,20 +24,42 @@ std::string FlagLine(const FlagSpec& flag) {
   return absl::StrFormat("  %-24s %s\n", name, flag.help);
 }
 
-const FlagSpec* FindFlag(const CommandSpec& command, absl::string_view name) {
-  for (const FlagSpec& flag : command.flags) {
-    if (flag.name == name) return &flag;
-  }
+// Its own and those of all commands, in the order of --help.
+std::vector<FlagSpec> FlagsOf(const CommandSpec& command) {
+  std::vector<FlagSpec> flags = command.flags;
   for (const FlagSpec& flag : GlobalFlags()) {
-    if (flag.name == name) return &flag;
+    if (!command.local || flag.name == "help") flags.push_back(flag);
   }
-  return nullptr;
+  return flags;
+}
+
+// What the coordinator keeps and shows to everyone.
+absl::Status CheckText(const std::string& what, const std::string& text) {
+  if (FindInvalidUtf8(text).has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " ", Printable(text), " is not UTF-8; write it anew"));
+  }
+  if (Printable(text) == text) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " ", Printable(text), " has control characters; write plain text"));
+}
+
+absl::Status CheckValue(const FlagSpec& flag, const std::string& value) {
+  if (flag.value == "TEXT") return CheckText("--" + flag.name, value);
+  if (flag.name != "coordinator") return absl::OkStatus();
+  std::string problem = HostPortProblem(value);
+  if (problem.empty() && absl::EndsWith(value, ":0")) {
+    problem = "nobody listens on port 0";
+  }
+  if (problem.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--coordinator ", value, ": ", problem,
+                   "; expected HOST:PORT, such as 10.0.0.5:7600"));
 }
 
 absl::Status UnknownFlag(const CommandSpec& command, absl::string_view name) {
   std::vector<std::string> names;
-  for (const FlagSpec& flag : command.flags) names.push_back(flag.name);
-  for (const FlagSpec& flag : GlobalFlags()) names.push_back(flag.name);
+  for (const FlagSpec& flag : FlagsOf(command)) names.push_back(flag.name);
   const std::string nearest = NearestName(name, names);
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown flag --", name,
@@ -65,6 +90,7 @@ absl::StatusOr<Invocation> ParseInvocation(const CommandSpec& command,
                                            const std::vector<std::string>& args,
                                            bool* help) {
   Invocation invocation = std::move(globals);
+  const std::vector<FlagSpec> known = FlagsOf(command);
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& arg = args[i];
     if (arg == "-h") {
@@ -76,14 +102,18 @@ absl::StatusOr<Invocation> ParseInvocation(const CommandSpec& command,
         return absl::InvalidArgumentError(
             absl::StrCat("unknown argument ", arg, "; flags begin with --"));
       }
+      // A local command's are files, whose names may have any byte.
+      if (!command.local) RETURN_IF_ERROR(CheckText("argument", arg));
       invocation.positional.push_back(arg);
       continue;
     }
     const size_t equals = arg.find('=');
     const std::string name =
         arg.substr(2, equals == std::string::npos ? equals : equals - 2);
-    const FlagSpec* flag = FindFlag(command, name);
-    if (flag == nullptr) return UnknownFlag(command, name);
+    const auto flag =
+        std::find_if(known.begin(), known.end(),
+                     [&](const FlagSpec& spec) { return spec.name == name; });
+    if (flag == known.end()) return UnknownFlag(command, name);
     std::string value;
     if (flag->value.empty()) {
       if (equals != std::string::npos) {
@@ -99,6 +129,7 @@ absl::StatusOr<Invocation> ParseInvocation(const CommandSpec& command,
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, " needs a value: ", flag->value));
     }
+    RETURN_IF_ERROR(CheckValue(*flag, value));
     if (name == "help") {
       *help = true;
     } else if (name == "json") {
@@ -134,10 +165,7 @@ std::string CommandHelp(const CommandSpec& command) {
   absl::StrAppend(&text, " [flags]\n\n", command.summary, "\n");
   if (!command.details.empty()) absl::StrAppend(&text, "\n", command.details);
   absl::StrAppend(&text, "\nflags:\n");
-  for (const FlagSpec& flag : command.flags) {
-    absl::StrAppend(&text, FlagLine(flag));
-  }
-  for (const FlagSpec& flag : GlobalFlags()) {
+  for (const FlagSpec& flag : FlagsOf(command)) {
     absl::StrAppend(&text, FlagLine(flag));
   }
   absl::StrAppend(&text, "\nexample:\n", command.example);
@@ -176,20 +204,6 @@ std::string ProgramHelp(const std::vector<CommandSpec>& commands) {
       "  dilococtl watch --rounds --coordinator 10.0.0.5:7600\n"
       "\nMore about a command: dilococtl COMMAND --help\n");
   return text;
-}
-
-std::string NearestName(absl::string_view name,
-                        const std::vector<std::string>& names) {
-  std::string best;
-  int best_distance = 1 + std::max(2, static_cast<int>(name.size() / 3));
-  for (const std::string& candidate : names) {
-    const int distance = EditDistance(name, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 int ExitCodeOf(const absl::Status& status) {

@@ -15,8 +15,9 @@
 namespace diloco {
 
 struct FlagSpec {
-  std::string name;   // Without dashes.
-  std::string value;  // What to call its value, e.g. "DIR"; empty: a switch.
+  std::string name;  // Without dashes.
+  // What to call its value, e.g. "DIR"; "TEXT" is checked; empty: a switch.
+  std::string value;
   std::string help;
 };
 
@@ -37,6 +38,7 @@ struct CommandSpec {
   std::string summary;                  // One line, for the list.
   std::vector<std::string> positional;  // Names; "[NAME]" may be left out.
   std::vector<FlagSpec> flags;
+  bool local = false;   // Needs no coordinator and prints no JSON.
   std::string details;  // Paragraphs for --help; may be empty.
   std::string example;  // Lines for --help.
   // Prints its result on stdout; an error becomes one line and an exit code.
@@ -55,10 +57,6 @@ const std::vector<FlagSpec>& GlobalFlags();
 
 std::string CommandHelp(const CommandSpec& command);
 std::string ProgramHelp(const std::vector<CommandSpec>& commands);
-
-// The name closest to `name` by edit distance; empty when none is near.
-std::string NearestName(absl::string_view name,
-                        const std::vector<std::string>& names);
 
 // Exit codes of dilococtl, as --help lists them.
 inline constexpr int kExitOk = 0;

@@ -1,9 +1,13 @@
 #include "coordinator/cli/commands.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/edit_distance.h"
+#include "common/base/utf8.h"
 
 namespace diloco {
 namespace {
@@ -12,14 +16,20 @@ namespace {
 int Complain(const absl::Status& status) {
   if (!status.message().empty()) {
     std::fprintf(stderr, "dilococtl: %s\n",
-                 std::string(status.message()).c_str());
+                 Printable(status.message()).c_str());
   }
   return ExitCodeOf(status);
 }
 
+// What was printed must have arrived, or a script takes nothing for an answer.
+int Finish(const absl::Status& status) {
+  if (!status.ok()) return Complain(status);
+  return Complain(FlushOutput());
+}
+
 int Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return Finish(absl::OkStatus());
 }
 
 // Takes the flags before the command's name off `args`.
@@ -44,6 +54,16 @@ absl::StatusOr<Invocation> TakeGlobals(std::vector<std::string>& args,
 }
 
 }  // namespace
+
+absl::Status FlushOutput() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(
+      absl::StrCat("cannot write the output",
+                   errno == 0 ? "" : absl::StrCat(": ", std::strerror(errno))));
+}
 
 std::vector<CommandSpec> AllCommands() {
   return {StatusCommand(), WatchCommand(),  ReportCommand(), PauseCommand(),
@@ -75,8 +95,7 @@ int RunDilococtl(const std::vector<std::string>& args) {
         ParseInvocation(command, *globals, rest, &help);
     if (!invocation.ok()) return Complain(invocation.status());
     if (help) return Print(CommandHelp(command));
-    const absl::Status status = command.run(*invocation);
-    return status.ok() ? kExitOk : Complain(status);
+    return Finish(command.run(*invocation));
   }
   const std::string nearest = NearestName(rest[0], names);
   return Complain(absl::InvalidArgumentError(absl::StrCat(

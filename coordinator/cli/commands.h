@@ -23,6 +23,9 @@ CommandSpec VersionCommand();
 // All of them, in the order of --help.
 std::vector<CommandSpec> AllCommands();
 
+// Whether all that was printed so far has arrived.
+absl::Status FlushOutput();
+
 // What main does, without the process: parses, runs, prints, and returns the
 // exit code. Errors are one line on stderr.
 int RunDilococtl(const std::vector<std::string>& args);

@@ -72,6 +72,7 @@ CommandSpec ConfigCommand() {
   command.summary =
       "check a run file, print its effective values, or write an example";
   command.positional = {"check|print|init", "FILE"};
+  command.local = true;
   command.details =
       "check exits 2 and lists all errors as FILE:LINE:COLUMN: KEY: MESSAGE;\n"
       "nothing is written. FILE is a coordinator's run.yaml; init writes "

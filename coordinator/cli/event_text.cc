@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/ids.h"
+#include "common/base/utf8.h"
 #include "coordinator/cli/format.h"
 
 namespace diloco {
@@ -156,9 +157,7 @@ std::string Text(const v1::RunFinishedFact& fact) {
   return absl::StrCat("run finished", Because(fact.reason()));
 }
 
-}  // namespace
-
-std::string EventText(const v1::Record& record) {
+std::string FactText(const v1::Record& record) {
   switch (record.fact_case()) {
     case v1::Record::kRunCreated:
       return Text(record.run_created());
@@ -202,6 +201,12 @@ std::string EventText(const v1::Record& record) {
       break;
   }
   return "event of a newer coordinator, unknown to this dilococtl";
+}
+
+}  // namespace
+
+std::string EventText(const v1::Record& record) {
+  return Printable(FactText(record));
 }
 
 }  // namespace diloco

@@ -47,7 +47,8 @@ RunReport MakeRunReport(const v1::StatusResponse& status) {
 std::string ReportText(const v1::StatusResponse& status,
                        const RunReport& report) {
   std::string text = absl::StrFormat(
-      "run %s: %s tokens folded from %d workers, %s inner steps\n",
+      "run %s: %s tokens folded from %d workers, %s inner steps in "
+      "all\n",
       status.run(), FormatCount(status.folded_tokens()), report.workers,
       FormatCount(report.inner_steps));
   if (status.has_eval() && status.eval().tokens() > 0) {

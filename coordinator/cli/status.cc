@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/format.h"
@@ -50,18 +51,24 @@ std::string WorkerText(const v1::WorkerStatus& worker) {
                             : worker.draining()    ? "draining"
                             : beat.state().empty() ? worker.membership()
                                                    : beat.state();
+  // Nothing is known before the first step.
+  const bool trained = beat.tokens() > 0;
   return absl::StrFormat(
-      "  %-14s %-10s %7d %9s %8.4f %8s %9s  %s\n", worker.name(), state,
-      worker.rounds_folded(), FormatCount(worker.tokens_folded()), beat.loss(),
-      FormatCount(static_cast<uint64_t>(worker.tokens_per_second())),
-      FormatSeconds(worker.seconds_since_heard()), worker.peer());
+      "  %-14s %-10s %7d %9s %8s %8s %9s  %s\n", Printable(worker.name()),
+      Printable(state), worker.rounds_folded(),
+      FormatCount(worker.tokens_folded()),
+      trained ? absl::StrFormat("%.4f", beat.loss()) : "-",
+      worker.tokens_per_second() > 0
+          ? FormatCount(static_cast<uint64_t>(worker.tokens_per_second()))
+          : "-",
+      FormatSeconds(worker.seconds_since_heard()), Printable(worker.peer()));
 }
 
 std::string StatusText(const v1::StatusResponse& status) {
-  std::string text =
-      absl::StrCat("run ", status.run(), ": ", FormatPhase(status.phase()));
+  std::string text = absl::StrCat("run ", Printable(status.run()), ": ",
+                                  FormatPhase(status.phase()));
   if (!status.phase_reason().empty()) {
-    absl::StrAppend(&text, " (", status.phase_reason(), ")");
+    absl::StrAppend(&text, " (", Printable(status.phase_reason()), ")");
   }
   const double share = status.train_tokens() > 0
                            ? 100.0 *
@@ -86,8 +93,9 @@ std::string StatusText(const v1::StatusResponse& status) {
       " from workers, ", FormatBytes(static_cast<double>(status.bytes_sent())),
       " to workers\n  process   up ", FormatSeconds(status.uptime_seconds()),
       ", epoch ", status.fencing().epoch(), ", ",
-      status.ready() ? "ready"
-                     : absl::StrCat("not ready: ", status.not_ready_reason()),
+      status.ready()
+          ? "ready"
+          : absl::StrCat("not ready: ", Printable(status.not_ready_reason())),
       "\n");
   if (status.workers_size() == 0) return text + "  no worker has joined\n";
   absl::StrAppend(&text,

@@ -8,14 +8,19 @@ namespace diloco {
 namespace {
 
 absl::Status RunStop(const Invocation& invocation) {
-  AdminClient client(invocation.coordinator);
   v1::StopRunRequest request;
   request.set_reason(invocation.Get("reason"));
   if (invocation.Has("after-round")) {
     ASSIGN_OR_RETURN(const uint64_t round,
                      ParseCount("after-round", invocation.Get("after-round")));
+    if (round == 0) {
+      return absl::InvalidArgumentError(
+          "--after-round 0: rounds begin with 1; without the flag the run "
+          "ends after the open round");
+    }
     request.set_after_round(round);
   }
+  AdminClient client(invocation.coordinator);
   ASSIGN_OR_RETURN(const v1::AdminReply reply, client.StopRun(request));
   return PrintReply(invocation, reply);
 }

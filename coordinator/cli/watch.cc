@@ -65,6 +65,7 @@ class Watcher {
         if (event.sequence() <= after_) continue;
         after_ = event.sequence();
         PrintEvent(event);
+        RETURN_IF_ERROR(FlushOutput());
         if (event.record().has_run_finished()) {
           finished_ = true;
           finished_at_ = Clock::Real()->Now();

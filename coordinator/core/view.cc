@@ -66,6 +66,21 @@ WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
   for (uint32_t i = 0; i < state.fragments.size(); ++i) {
     ShowFragment(policy, state, soft, worker, i, now, view);
   }
+  // Asked for, but not yet seen in what happens.
+  const bool open = std::any_of(
+      state.fragments.begin(), state.fragments.end(),
+      [](const FragmentState& of) { return of.open || of.folding; });
+  if (state.paused && open) {
+    Note(view.notice, absl::StrCat("no round opens after it: paused",
+                                   state.pause_reason.empty() ? "" : ": ",
+                                   state.pause_reason));
+  }
+  if (state.stop_after_round.has_value() && !state.finished) {
+    Note(
+        view.notice,
+        absl::StrCat("the run ends after round ", *state.stop_after_round,
+                     state.stop_reason.empty() ? "" : ": ", state.stop_reason));
+  }
   const auto known = state.workers.find(worker);
   if (known == state.workers.end() ||
       known->second.membership == Membership::kEvicted) {

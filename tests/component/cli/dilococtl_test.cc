@@ -1,4 +1,5 @@
 // dilococtl against a scripted coordinator over real gRPC.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,6 +111,56 @@ TEST_CASE("status has everything as text and as JSON") {
                            Catch::Contains("site-a"));
   const Outcome json = Run(coordinator, {"status", "--json"});
   CHECK(nlohmann::json::parse(json.out)["workers"][0]["name"] == "site-a");
+}
+
+TEST_CASE("status prints what others wrote without control characters") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  coordinator.status.set_phase_reason("paused: \x1b]0;x\x07\nrun b: fine");
+  coordinator.events[0].mutable_record()->mutable_round_closed()->set_reason(
+      "\x1b[2J\nforged line");
+  const std::string status = Run(coordinator, {"status"}).out;
+  CHECK_THAT(status, Catch::Contains("(paused: \\x1b]0;x\\x07\\x0arun b"));
+  const std::string events = Run(coordinator, {"watch", "--from-start"}).out;
+  CHECK_THAT(events, Catch::Contains(": \\x1b[2J\\x0aforged line\n"));
+}
+
+TEST_CASE("status shows no loss and no rate before the first step") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  coordinator.status.add_workers()->set_name("fresh");
+  std::istringstream lines(Run(coordinator, {"status"}).out);
+  std::string line, word;
+  while (std::getline(lines, line) && line.find("fresh") == line.npos) {
+  }
+  std::vector<std::string> words;
+  for (std::istringstream in(line); in >> word;) words.push_back(word);
+  REQUIRE(words.size() >= 6);
+  // Name, rounds, tokens, loss, rate, heard.
+  CHECK(words[3] == "-");
+  CHECK(words[4] == "-");
+}
+
+TEST_CASE("output that cannot be written is a failure") {
+  ScriptedAdmin coordinator;
+  Script(&coordinator);
+  for (const char* command : {"status", "watch", "report", "pause"}) {
+    INFO(command);
+    std::fflush(stdout);
+    const int saved = dup(STDOUT_FILENO);
+    const int full = open("/dev/full", O_WRONLY);
+    REQUIRE(full >= 0);
+    dup2(full, STDOUT_FILENO);
+    std::vector<std::string> args = {"--coordinator", coordinator.address(),
+                                     command};
+    if (std::string(command) == "watch") args.push_back("--from-start");
+    const int code = RunDilococtl(args);
+    std::clearerr(stdout);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    close(full);
+    CHECK(code == kExitOther);
+  }
 }
 
 TEST_CASE("the controls reach the coordinator with their arguments") {
@@ -284,8 +335,9 @@ TEST_CASE("report sums the run up") {
   }
   const Outcome text = Run(coordinator, {"report"});
   CHECK(text.code == kExitOk);
-  CHECK_THAT(text.out, Catch::Contains("from 2 workers, 100 inner steps") &&
-                           Catch::Contains("utilisation      75.0%"));
+  CHECK_THAT(text.out,
+             Catch::Contains("from 2 workers, 100 inner steps in all") &&
+                 Catch::Contains("utilisation      75.0%"));
   const auto json =
       nlohmann::json::parse(Run(coordinator, {"report", "--json"}).out);
   CHECK(json["utilisation"] == 0.75);

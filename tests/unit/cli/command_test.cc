@@ -45,11 +45,36 @@ TEST_CASE("a flag without its value and a value too many are refused") {
   CHECK_FALSE(Parse(DrainCommand(), {"w1", "w2"}).ok());
 }
 
-TEST_CASE("the nearest name is found only when it is near") {
-  const std::vector<std::string> names = {"status", "stop", "watch"};
-  CHECK(NearestName("statsu", names) == "status");
-  CHECK(NearestName("stpo", names) == "stop");
-  CHECK(NearestName("zebra", names).empty());
+TEST_CASE("an address that can be no coordinator's is wrong usage") {
+  for (const char* bad : {"x", "host:99999", "host:0", ":7600", "[:1", "a b:1",
+                          "host:", "host:-1"}) {
+    INFO(bad);
+    CHECK(RunDilococtl({"--coordinator", bad, "status"}) == kExitUsage);
+    CHECK(RunDilococtl({"status", "--coordinator", bad}) == kExitUsage);
+  }
+  CHECK(Parse(Stop(), {"--coordinator", "[::1]:7600"}).ok());
+}
+
+TEST_CASE("a reason is plain text") {
+  CHECK(Parse(Stop(), {"--reason", "caf\xC3\xA9, for the disk"}).ok());
+  for (const char* bad : {"\xFF\xFE", "a\x1b[2J", "two\nlines"}) {
+    CHECK(Parse(Stop(), {"--reason", bad}).status().code() ==
+          absl::StatusCode::kInvalidArgument);
+    CHECK_FALSE(Parse(DrainCommand(), {bad}).ok());
+  }
+  // A path may have any byte.
+  CHECK(Parse(ExportCommand(), {"--out", "model\xFF"}).ok());
+}
+
+TEST_CASE("no round has the number 0") {
+  CHECK(RunDilococtl({"stop", "--after-round", "0"}) == kExitUsage);
+}
+
+TEST_CASE("config has only the flags that do something for it") {
+  const std::string help = CommandHelp(ConfigCommand());
+  CHECK_THAT(help, Catch::Contains("--help") && !Catch::Contains("--json") &&
+                       !Catch::Contains("--coordinator"));
+  CHECK_FALSE(Parse(ConfigCommand(), {"check", "f", "--json"}).ok());
 }
 
 TEST_CASE("counts are whole decimal numbers") {

@@ -13,6 +13,9 @@ TEST_CASE("no round opens while paused; the open one goes on") {
   REQUIRE(run.Do(PauseEvent{true, "maintenance"}).status.ok());
   REQUIRE(run.Do(PauseEvent{true, "maintenance"}).facts.empty());
   REQUIRE(run.View("a").phase == RunPhase::kPaused);
+  REQUIRE(run.View("a").notice ==
+          "round 1 waits for a and b; no round opens after it: paused: "
+          "maintenance");
   REQUIRE(run.View("a").leases.size() == 1);
   run.Deliver("a");
   run.Deliver("b");
@@ -43,6 +46,8 @@ TEST_CASE("stop ends the run after the open round, or a later one") {
     REQUIRE(run.Do(stop).status.ok());
     REQUIRE(run.Do(stop).facts.empty());
     REQUIRE_FALSE(run.state.finished);
+    REQUIRE(run.View("a").notice ==
+            "round 1 waits for a and b; the run ends after round 1: enough");
   }
   SECTION("a later one") {
     stop.after_round = 2;

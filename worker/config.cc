@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/document.h"
 #include "common/config/field_table.h"
+#include "worker/limits.h"
 
 namespace diloco {
 namespace {
@@ -62,7 +63,7 @@ FieldTable WorkerFileTable(WorkerConfig* config, std::string* shard,
       "What trains.");
   add("threads",
       OrWord(
-          Count(&config->threads, 1u, 1024u), "auto",
+          Count(&config->threads, 1u, kMaxThreads), "auto",
           [config] { return config->threads == 0; },
           [config] { config->threads = 0; }),
       "Threads that compute; auto: one per core.");

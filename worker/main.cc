@@ -2,7 +2,12 @@
 
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/edit_distance.h"
+#include "common/base/utf8.h"
 #include "common/base/version.h"
 #include "worker/run_command.h"
 #include "worker/tools/flags.h"
@@ -36,6 +41,7 @@ void PrintUsage(std::FILE* out) {
   for (const Command& command : kCommands) {
     std::fprintf(out, "  %-16s %s\n", command.name, command.summary);
   }
+  std::fprintf(out, "  %-16s %s\n", "version", "print the version");
   std::fprintf(out,
                "\nExit codes: 0 ok, 1 failed, 2 usage, configuration or data, "
                "3 refused\n"
@@ -54,16 +60,30 @@ int main(int argc, char** argv) {
     PrintUsage(stdout);
     return diloco::kExitOk;
   }
-  if (std::strcmp(argv[1], "--version") == 0) {
+  if (std::strcmp(argv[1], "--version") == 0 ||
+      std::strcmp(argv[1], "version") == 0) {
     std::printf("diloco-worker %s\n", diloco::BuildVersion());
     return diloco::kExitOk;
   }
   for (const Command& command : kCommands) {
     if (std::strcmp(argv[1], command.name) == 0) {
-      return command.run(argc - 1, argv + 1);
+      const int code = command.run(argc - 1, argv + 1);
+      // What was printed must have arrived, or a script takes nothing for it.
+      if (code == diloco::kExitOk &&
+          (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+        std::fputs("diloco-worker: cannot write the output\n", stderr);
+        return diloco::kExitFailed;
+      }
+      return code;
     }
   }
-  std::fprintf(stderr, "diloco-worker: no command \"%s\"\n\n", argv[1]);
-  PrintUsage(stderr);
+  std::vector<std::string> names = {"version"};
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const std::string nearest = diloco::NearestName(argv[1], names);
+  std::fprintf(
+      stderr, "diloco-worker: unknown command %s%s See diloco-worker --help\n",
+      diloco::Printable(argv[1]).c_str(),
+      nearest.empty() ? "."
+                      : absl::StrCat("; did you mean ", nearest, "?").c_str());
   return diloco::kExitUsage;
 }

@@ -69,6 +69,11 @@ struct HfExport {
 absl::Status WriteHfDirectory(FileSystem* fs, const std::string& dir,
                               const HfExport& contents);
 
+// For who learns theta only after long work: whether WriteHfDirectory could
+// write all the rest now. Does so and removes it again.
+absl::Status TryHfDirectory(FileSystem* fs, const std::string& dir,
+                            const HfExport& contents);
+
 }  // namespace diloco
 
 #endif  // COMMON_MODEL_HF_DIRECTORY_H_

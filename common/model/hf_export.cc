@@ -168,6 +168,24 @@ void RemoveDirectory(FileSystem* fs, const std::string& dir) {
   fs->Remove(dir).IgnoreError();
 }
 
+std::string WithoutSlash(std::string dir) {
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  return dir;
+}
+
+// The directory that becomes `dir` when it is complete.
+absl::StatusOr<std::string> MakeBeside(FileSystem* fs, const std::string& dir) {
+  if (fs->Exists(dir)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(dir,
+                     " exists; an export never replaces anything: name another "
+                     "directory or remove it"));
+  }
+  std::string temporary = NewNameBeside(fs, dir);
+  RETURN_IF_ERROR(fs->CreateDirs(temporary));
+  return temporary;
+}
+
 }  // namespace
 
 std::string NewNameBeside(FileSystem* fs, const std::string& path) {
@@ -195,22 +213,14 @@ std::string HfConfigJson(const ModelConfig& config) {
 
 absl::Status WriteHfDirectory(FileSystem* fs, const std::string& path,
                               const HfExport& contents) {
-  std::string dir = path;
-  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  const std::string dir = WithoutSlash(path);
   if (static_cast<int64_t>(contents.theta.size()) !=
       contents.layout->elements) {
     return absl::InvalidArgumentError(
         absl::StrCat("theta has ", contents.theta.size(),
                      " values, the layout ", contents.layout->elements));
   }
-  if (fs->Exists(dir)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(dir,
-                     " exists; an export never replaces anything: name another "
-                     "directory or remove it"));
-  }
-  const std::string temporary = NewNameBeside(fs, dir);
-  RETURN_IF_ERROR(fs->CreateDirs(temporary));
+  ASSIGN_OR_RETURN(const std::string temporary, MakeBeside(fs, dir));
   absl::Status written = WriteContents(fs, temporary, contents);
   if (written.ok()) written = fs->Rename(temporary, dir);
   if (!written.ok()) {
@@ -218,6 +228,15 @@ absl::Status WriteHfDirectory(FileSystem* fs, const std::string& path,
     return written;
   }
   return fs->SyncDir(DirName(dir));
+}
+
+absl::Status TryHfDirectory(FileSystem* fs, const std::string& path,
+                            const HfExport& contents) {
+  ASSIGN_OR_RETURN(const std::string temporary,
+                   MakeBeside(fs, WithoutSlash(path)));
+  const absl::Status written = WriteTokenizer(fs, temporary, contents).status();
+  RemoveDirectory(fs, temporary);
+  return written;
 }
 
 }  // namespace diloco

@@ -18,8 +18,9 @@ Flags::Flags(std::string command, std::string summary)
 void Flags::Text(const char* name, std::string* value, const char* help) {
   flags_.push_back({Kind::kText, name, value, help});
 }
-void Flags::Count(const char* name, uint64_t* value, const char* help) {
-  flags_.push_back({Kind::kCount, name, value, help});
+void Flags::Count(const char* name, uint64_t* value, const char* help,
+                  uint64_t min, uint64_t max) {
+  flags_.push_back({Kind::kCount, name, value, help, min, max});
 }
 void Flags::Real(const char* name, double* value, const char* help) {
   flags_.push_back({Kind::kReal, name, value, help});
@@ -100,10 +101,16 @@ std::string Flags::Store(Flag& flag, absl::string_view text) {
     case Kind::kText:
       static_cast<std::string*>(flag.value)->assign(text.data(), text.size());
       break;
-    case Kind::kCount:
+    case Kind::kCount: {
+      uint64_t& value = *static_cast<uint64_t*>(flag.value);
       expected = "a whole number from 0";
-      good = absl::SimpleAtoi(text, static_cast<uint64_t*>(flag.value));
+      good = absl::SimpleAtoi(text, &value);
+      if (good && (value < flag.min || value > flag.max)) {
+        return absl::StrCat("--", flag.name, " is ", value, ", expected ",
+                            flag.min, " to ", flag.max);
+      }
       break;
+    }
     case Kind::kReal:
       expected = "a number";
       good = absl::SimpleAtod(text, static_cast<double*>(flag.value));
@@ -119,16 +126,10 @@ std::string Flags::Store(Flag& flag, absl::string_view text) {
 }
 
 std::string Flags::NearestTo(absl::string_view name) const {
-  const Flag* best = nullptr;
-  int best_distance = 0;
-  for (const Flag& flag : flags_) {
-    const int distance = EditDistance(name, flag.name);
-    if (best == nullptr || distance < best_distance) {
-      best = &flag;
-      best_distance = distance;
-    }
-  }
-  return best == nullptr ? "" : absl::StrCat(", did you mean --", best->name);
+  std::vector<std::string> names;
+  for (const Flag& flag : flags_) names.push_back(flag.name);
+  const std::string nearest = NearestName(name, names);
+  return nearest.empty() ? "" : absl::StrCat(", did you mean --", nearest);
 }
 
 void Flags::PrintHelp() const {

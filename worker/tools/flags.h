@@ -22,16 +22,14 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
-// More than any machine has; --threads beyond it would exhaust the system.
-inline constexpr uint64_t kMaxThreads = 1024;
-
 // The variables hold the defaults, which --help shows, until Parse.
 class Flags {
  public:
   Flags(std::string command, std::string summary);
 
   void Text(const char* name, std::string* value, const char* help);
-  void Count(const char* name, uint64_t* value, const char* help);  // From 0.
+  void Count(const char* name, uint64_t* value, const char* help,
+             uint64_t min = 0, uint64_t max = UINT64_MAX);
   void Real(const char* name, double* value, const char* help);
   // Alone it means true; or --name=false.
   void Switch(const char* name, bool* value, const char* help);
@@ -50,6 +48,8 @@ class Flags {
     std::string name;
     void* value;
     std::string help;
+    uint64_t min = 0;  // Of a count.
+    uint64_t max = UINT64_MAX;
     bool required = false;
     bool set = false;
   };

@@ -72,6 +72,10 @@ class LocalRun {
  private:
   absl::Status Prepare() {
     RETURN_IF_ERROR(PrepareModel());
+    // Not after hours of training.
+    if (!options_.out.empty()) {
+      RETURN_IF_ERROR(TryHfDirectory(fs_, options_.out, Contents()));
+    }
     if (options_.data.empty() || options_.batch % options_.data.size() != 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "a batch of ", options_.batch, " windows does not split evenly over ",
@@ -203,14 +207,18 @@ class LocalRun {
     report.median_step_seconds = *middle;
   }
 
-  absl::Status Export() {
-    RETURN_IF_ERROR(trainer_->ReadLocal(0, absl::MakeSpan(theta_)));
+  HfExport Contents() const {
     HfExport contents;
     contents.config = config_;
     contents.layout = &layout_;
     contents.theta = theta_;
     contents.tokenizer_files = options_.tokenizer_files;
-    return WriteHfDirectory(fs_, options_.out, contents);
+    return contents;
+  }
+
+  absl::Status Export() {
+    RETURN_IF_ERROR(trainer_->ReadLocal(0, absl::MakeSpan(theta_)));
+    return WriteHfDirectory(fs_, options_.out, Contents());
   }
 
   FileSystem* const fs_;

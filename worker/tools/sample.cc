@@ -14,11 +14,15 @@
 #include "common/model/hf_directory.h"
 #include "common/tensor/layout.h"
 #include "worker/data/tokenizer.h"
+#include "worker/limits.h"
 #include "worker/tools/flags.h"
 #include "worker/train/generator.h"
 
 namespace diloco {
 namespace {
+
+// Far beyond what anybody reads; each one takes memory until the end.
+constexpr uint64_t kMaxTokens = 1 << 20;
 
 struct SampleSettings {
   std::string model;
@@ -75,20 +79,16 @@ int RunSample(int argc, char** argv) {
   flags.Text("prompt", &settings.prompt, "the text to continue");
   flags.Text("tokenizer", &settings.tokenizer,
              "SentencePiece model, or bytes; default: MODEL/tokenizer.model");
-  flags.Count("tokens", &settings.options.tokens, "new tokens at most");
+  flags.Count("tokens", &settings.options.tokens, "new tokens at most", 1,
+              kMaxTokens);
   flags.Real("temperature", &settings.options.temperature,
              "0: always the most likely token");
   flags.Real("top-p", &settings.options.top_p,
              "draw from the most likely tokens with this much probability");
   flags.Count("seed", &settings.options.seed, "the same seed, the same text");
-  flags.Count("threads", &settings.threads, "of LibTorch");
+  flags.Count("threads", &settings.threads, "of LibTorch", 1, kMaxThreads);
   flags.Require("model");
   if (const auto code = flags.Parse(argc, argv)) return *code;
-  if (settings.threads < 1 || settings.threads > kMaxThreads) {
-    absl::FPrintF(stderr, "sample: --threads is %d, expected 1 to %d\n",
-                  settings.threads, kMaxThreads);
-    return kExitUsage;
-  }
   const absl::StatusOr<std::string> text =
       Sample(FileSystem::Posix(), settings);
   if (!text.ok()) {

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/io/file_system.h"
+#include "worker/limits.h"
 #include "worker/tools/flags.h"
 #include "worker/tools/local_run.h"
 
@@ -20,6 +21,7 @@ namespace diloco {
 namespace {
 
 constexpr uint64_t kMaxCount = 1 << 20;
+constexpr uint64_t kMaxSteps = 1 << 23;  // Tokens still fit 64 bits.
 constexpr double kMaxReal = 1e6;
 
 struct Arguments {
@@ -44,26 +46,28 @@ struct Arguments {
 void DeclareFlags(Arguments& a, Flags& flags) {
   flags.Text("data", &a.data,
              "shard of token ids; several, separated by commas, share a batch");
-  flags.Count("steps", &a.run.steps, "optimiser steps");
+  flags.Count("steps", &a.run.steps, "optimiser steps", 1, kMaxSteps);
   flags.Text("model", &a.model, "tiny or small; the shape flags change it");
-  flags.Count("layers", &a.layers, "0: as the model says; likewise below");
-  flags.Count("hidden", &a.hidden, "width");
-  flags.Count("heads", &a.heads, "query heads");
-  flags.Count("kv-heads", &a.kv_heads, "key/value heads");
-  flags.Count("ffn", &a.ffn, "width of the MLP");
-  flags.Count("vocab", &a.vocab, "rows of the embedding");
+  flags.Count("layers", &a.layers, "0: as the model says; likewise below", 0,
+              kMaxCount);
+  flags.Count("hidden", &a.hidden, "width", 0, kMaxCount);
+  flags.Count("heads", &a.heads, "query heads", 0, kMaxCount);
+  flags.Count("kv-heads", &a.kv_heads, "key/value heads", 0, kMaxCount);
+  flags.Count("ffn", &a.ffn, "width of the MLP", 0, kMaxCount);
+  flags.Count("vocab", &a.vocab, "rows of the embedding", 1, kMaxCount);
   flags.Switch("tied", &a.tied, "the head shares the embedding");
   flags.Switch("qk-norm", &a.qk_norm, "normalise queries and keys");
   flags.Real("z-loss", &a.z_loss, "factor of the squared log-partition term");
   flags.Text("init-from", &a.run.init_dir,
              "Hugging Face directory; default: from the seed");
   flags.Count("seed", &a.run.seed, "initial values and order of the data");
-  flags.Count("batch", &a.run.batch, "windows a step");
-  flags.Count("seq-len", &a.seq_len, "tokens a window");
+  flags.Count("batch", &a.run.batch, "windows a step", 1, kMaxCount);
+  flags.Count("seq-len", &a.seq_len, "tokens a window", 1, kMaxCount);
   flags.Text("dtype", &a.dtype, "of the shards: uint16, uint32 or llm.c");
   flags.Real("lr", &a.run.train.lr, "peak learning rate");
   flags.Text("schedule", &a.schedule, "wsd, cosine, linear or constant");
-  flags.Count("warmup-steps", &a.run.warmup_steps, "of rising rate");
+  flags.Count("warmup-steps", &a.run.warmup_steps, "of rising rate", 0,
+              kMaxSteps);
   flags.Real("decay-share", &a.run.train.decay_share,
              "wsd: the last share of the steps decays");
   flags.Real("min-lr", &a.run.train.min_lr, "as a factor of lr");
@@ -74,8 +78,10 @@ void DeclareFlags(Arguments& a, Flags& flags) {
   flags.Count("eval-tokens", &a.run.eval_tokens, "at most; 0: all");
   flags.Text("out", &a.run.out, "Hugging Face directory to write");
   flags.Text("tokenizer", &a.tokenizer, "tokenizer.model to copy into --out");
-  flags.Count("threads", &a.threads, "of LibTorch; 1 is reproducible");
-  flags.Count("micro-batch", &a.micro_batch, "windows at a time; 0: all");
+  flags.Count("threads", &a.threads, "of LibTorch; 1 is reproducible", 1,
+              kMaxThreads);
+  flags.Count("micro-batch", &a.micro_batch, "windows at a time; 0: all", 0,
+              kMaxCount);
   flags.Text("device", &a.run.device, "cpu or cuda");
   flags.Count("log-every", &a.log_every, "steps between lines; 0: none");
   flags.Switch("json", &a.json, "end with one line of JSON");
@@ -115,16 +121,6 @@ absl::Status Resolve(Arguments& a) {
   model.tied = a.tied;
   model.qk_norm = a.qk_norm;
   model.z_loss = a.z_loss;
-  if (a.run.steps < 1 || a.seq_len < 1 || a.run.batch < 1) {
-    return absl::InvalidArgumentError(
-        "--steps, --seq-len and --batch must be at least 1");
-  }
-  for (const auto& [flag, value] :
-       {std::pair("seq-len", a.seq_len), std::pair("batch", a.run.batch)}) {
-    if (value <= kMaxCount) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", flag, " is ", value, ", at most ", kMaxCount));
-  }
   const TrainSettings& train = a.run.train;
   for (const auto& [flag, value] :
        {std::pair("lr", train.lr), std::pair("min-lr", train.min_lr),
@@ -135,10 +131,6 @@ absl::Status Resolve(Arguments& a) {
     if (value >= 0 && value <= kMaxReal) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, " is ", value, ", expected 0 to ", kMaxReal));
-  }
-  if (a.threads < 1 || a.threads > kMaxThreads) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--threads is ", a.threads, ", expected 1 to ", kMaxThreads));
   }
   a.run.train.seq_len = static_cast<uint32_t>(a.seq_len);
   ASSIGN_OR_RETURN(a.run.train.schedule, ParseShape(a.schedule));

@@ -21,7 +21,7 @@ Parsed Parse(std::vector<std::string> arguments) {
   Parsed parsed;
   Flags flags("test", "Tests.");
   flags.Text("in", &parsed.in, "input");
-  flags.Count("parts", &parsed.parts, "parts");
+  flags.Count("parts", &parsed.parts, "parts", 1, 8);
   flags.Real("rate", &parsed.rate, "rate");
   flags.Switch("fast", &parsed.fast, "fast");
   flags.Require("in");
@@ -51,6 +51,8 @@ TEST_CASE("a mistake in a flag is a usage error") {
        std::vector<std::vector<std::string>>{{"--in", "x", "--part", "3"},
                                              {"--in", "x", "--parts", "-1"},
                                              {"--in", "x", "--parts", "3x"},
+                                             {"--in", "x", "--parts", "0"},
+                                             {"--in", "x", "--parts", "9"},
                                              {"--in", "x", "--rate", "fast"},
                                              {"--in", "x", "--fast=maybe"},
                                              {"--in", "x", "stray"},

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/base/logging.h"
 #include "common/io/digest.h"
 #include "tests/support/catch.h"
@@ -235,6 +236,38 @@ TEST_CASE("a trained tokenizer gives every text back, newlines included") {
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE_THAT(std::string(status.message()),
                Catch::Contains(options.in) && Catch::Contains("1000000"));
+}
+
+TEST_CASE("a text that makes no tokenizer is refused with what to do") {
+  const TempDir dir;
+  TrainTokenizerOptions options;
+  options.out = dir.File("t.model");
+  std::vector<std::string> words;
+  SECTION("empty") {
+    options.in = dir.Write("a.txt", "");
+    words = {"no text"};
+  }
+  SECTION("blank lines") {
+    options.in = dir.Write("a.txt", "\n\n\n");
+    words = {"no text"};
+  }
+  SECTION("little") {
+    options.in = dir.Write("a.txt", "hi\n");
+    words = {"2 bytes", "too little text", "--vocab 2048", "--vocab 263"};
+  }
+  SECTION("few pieces") {
+    options.in = dir.Write("a.txt", "many words of some text\n");
+    options.vocab = 100;
+    words = {"--vocab 100 is too small", "at least"};
+  }
+  const absl::Status status = TrainTokenizer(kFs, options);
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  for (const std::string& word : words) {
+    REQUIRE_THAT(std::string(status.message()), Catch::Contains(word));
+  }
+  REQUIRE_FALSE(absl::StrContains(status.message(), ".cc("));
+  REQUIRE_THAT(std::string(status.message()), Catch::Contains(options.in));
+  REQUIRE_FALSE(kFs->Exists(options.out));
 }
 
 }  // namespace

@@ -136,6 +136,33 @@ TEST_CASE("what a local run cannot do is refused") {
   REQUIRE(code(options) == absl::StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("an export that could not be written is refused before any step") {
+  const Data data;
+  LocalRunOptions options = Options(data);
+  options.out = data.File("model");
+  absl::StatusCode expected = absl::StatusCode::kAlreadyExists;
+  std::string named = options.out;
+  SECTION("the directory exists") { Must(kFs->CreateDirs(options.out)); }
+  SECTION("its parent is a file") {
+    options.out = data.File("a.bin/model");
+    expected = absl::StatusCode::kInternal;
+    named = data.File("a.bin");
+  }
+  SECTION("there is no such tokenizer") {
+    options.tokenizer_files = {data.File("none.model")};
+    expected = absl::StatusCode::kNotFound;
+    named = data.File("none.model");
+  }
+  uint64_t steps = 0;
+  const absl::Status status =
+      RunLocal(kFs, Clock::Real(), options, [&](const LocalStep&) {
+        ++steps;
+      }).status();
+  REQUIRE(status.code() == expected);
+  REQUIRE_THAT(std::string(status.message()), Catch::Contains(named));
+  REQUIRE(steps == 0);
+}
+
 TEST_CASE("C8.3 a local run that stays non-finite stops and says so") {
   const Data data;
   LocalRunOptions options = Options(data);

@@ -30,11 +30,10 @@ CommandSpec ReportCommand() {
   command.summary = "sum up the run: loss, traffic against synchronous, time";
   command.details =
       "Steps, bytes (on the wire, headers included) and times are what the\n"
-      "workers counted since they last started. Synchronous training is taken\n"
-      "as ring all-reduce of fp32 gradients at each inner step: with k "
-      "workers\n"
-      "each one sends 2 (k - 1) / k x 4 bytes a parameter and receives as "
-      "much.\n";
+      "workers counted in their lives. Synchronous training is taken as ring\n"
+      "all-reduce of fp32 gradients at each inner step: with k workers each "
+      "one\n"
+      "sends 2 (k - 1) / k x 4 bytes a parameter and receives as much.\n";
   command.example = "  dilococtl report\n";
   command.run = RunReportCommand;
   return command;

@@ -1,5 +1,6 @@
 #include "coordinator/cli/round_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,9 +11,8 @@
 namespace diloco {
 namespace {
 
-// Counters start anew when their process does.
-template <typename T>
-T Growth(T now, T before) {
+// The coordinator's counters start anew when its process does.
+uint64_t Growth(uint64_t now, uint64_t before) {
   return now >= before ? now - before : now;
 }
 
@@ -26,6 +26,10 @@ std::vector<RoundRow> RoundTable::Feed(const v1::AdminEvent& event) {
   const v1::Record& record = event.record();
   std::vector<RoundRow> complete;
   if (record.has_round_opened() && last_ms_ == 0) last_ms_ = event.unix_ms();
+  if (record.has_worker_joined() && record.worker_joined().fresh() &&
+      event.unix_ms() > 0) {
+    totals_[record.worker_joined().worker()] = {};
+  }
   if (record.has_round_closed()) {
     CloseRound(record.round_closed());
     if (record.round_closed().members_size() == 0) {
@@ -41,6 +45,11 @@ std::vector<RoundRow> RoundTable::Feed(const v1::AdminEvent& event) {
   return complete;
 }
 
+void RoundTable::BeginAt(const v1::StatusResponse& status) {
+  RoundRow before;
+  Measure(status, before);
+}
+
 std::vector<RoundRow> RoundTable::Flush() { return TakeWhile(true); }
 
 void RoundTable::CloseRound(const v1::RoundClosedFact& fact) {
@@ -49,6 +58,7 @@ void RoundTable::CloseRound(const v1::RoundClosedFact& fact) {
   closed_.updates = fact.members_size();
   closed_.missing = fact.missing_size();
   closed_.train_loss = fact.loss();
+  closed_.seconds = static_cast<double>(fact.duration_ms()) / 1000;
   closed_.void_reason = fact.members_size() == 0 ? fact.reason() : "";
   for (const auto& member : fact.members()) closed_.tokens += member.tokens();
 }
@@ -60,28 +70,33 @@ void RoundTable::Publish(const v1::AdminEvent& event) {
   row.round = fact.round();
   row.version = fact.version();
   row.folded_tokens = fact.folded_tokens();
-  if (last_ms_ > 0) {
+  if (last_ms_ > 0 && event.unix_ms() > 0) {
     row.seconds = static_cast<double>(event.unix_ms() - last_ms_) / 1000;
   }
   last_ms_ = event.unix_ms();
-  if (event.has_status()) AddStatus(event.status(), row);
+  if (event.has_status()) {
+    row.train_tokens = event.status().train_tokens();
+    row.measured = event.unix_ms() > 0;
+    if (row.measured) Measure(event.status(), row);
+  }
   waiting_.push_back(std::move(row));
 }
 
-void RoundTable::AddStatus(const v1::StatusResponse& status, RoundRow& row) {
-  row.train_tokens = status.train_tokens();
-  row.bytes_up = Growth<uint64_t>(status.bytes_received(), last_up_);
-  row.bytes_down = Growth<uint64_t>(status.bytes_sent(), last_down_);
+void RoundTable::Measure(const v1::StatusResponse& status, RoundRow& row) {
+  row.bytes_up = Growth(status.bytes_received(), last_up_);
+  row.bytes_down = Growth(status.bytes_sent(), last_down_);
   last_up_ = status.bytes_received();
   last_down_ = status.bytes_sent();
   for (const v1::WorkerStatus& worker : status.workers()) {
     const v1::ProgressReport& beat = worker.progress();
-    WorkerTotals& totals = totals_[worker.name()];
-    row.train_seconds += Growth(beat.train_seconds(), totals.train);
-    row.transfer_seconds += Growth(beat.transfer_seconds(), totals.transfer);
-    row.wait_seconds += Growth(beat.wait_seconds(), totals.wait);
-    totals = {beat.train_seconds(), beat.transfer_seconds(),
-              beat.wait_seconds()};
+    const WorkerTotals now = {beat.train_seconds(), beat.transfer_seconds(),
+                              beat.wait_seconds()};
+    const auto it = totals_.emplace(worker.name(), now).first;
+    const WorkerTotals before = std::exchange(it->second, now);
+    // A crash takes what the worker's last checkpoint does not tell.
+    row.train_seconds += std::max(0.0, now.train - before.train);
+    row.transfer_seconds += std::max(0.0, now.transfer - before.transfer);
+    row.wait_seconds += std::max(0.0, now.wait - before.wait);
   }
 }
 
@@ -142,12 +157,10 @@ std::string RoundLine(const RoundRow& row) {
                               Share(row.transfer_seconds, busy), " ",
                               Share(row.wait_seconds, busy))
                : "-";
-  // Events from before a restart come without the status of their time.
-  const bool counted = row.train_tokens > 0;
   const std::string up =
-      counted ? FormatBytes(static_cast<double>(row.bytes_up)) : "-";
+      row.measured ? FormatBytes(static_cast<double>(row.bytes_up)) : "-";
   const std::string down =
-      counted ? FormatBytes(static_cast<double>(row.bytes_down)) : "-";
+      row.measured ? FormatBytes(static_cast<double>(row.bytes_down)) : "-";
   return absl::StrFormat(
       "%5d  %-12s  %-7s  %.4f  %-6s  %-6s  %-6s  %-6s  %-7s  %-7s  %s\n",
       row.round, progress, updates, row.train_loss, eval, bits, perplexity,
@@ -169,6 +182,11 @@ nlohmann::ordered_json RoundJson(const RoundRow& row) {
   json["train_tokens"] = row.train_tokens;
   json["seconds"] = row.seconds;
   json["tokens"] = row.tokens;
+  for (const char* key : {"bytes_up", "bytes_down", "train_seconds",
+                          "transfer_seconds", "wait_seconds"}) {
+    json[key] = nullptr;
+  }
+  if (!row.measured) return json;
   json["bytes_up"] = row.bytes_up;
   json["bytes_down"] = row.bytes_down;
   json["train_seconds"] = row.train_seconds;

@@ -27,9 +27,13 @@ struct RoundRow {
   double bits_per_byte = 0;         // 0: unknown.
   uint64_t folded_tokens = 0;       // Of the run so far.
   uint64_t train_tokens = 0;        // Where the run ends.
-  // Between the version before and this one.
+  // Between the version before and this one; of the round alone where the
+  // coordinator was started in between. 0: unknown.
   double seconds = 0;
   uint64_t tokens = 0;
+  // Traffic and beats are not in the journal: they are known of rounds since
+  // the coordinator's start.
+  bool measured = false;
   uint64_t bytes_up = 0;
   uint64_t bytes_down = 0;
   // Of all workers' beats since the row before; all 0: no beat came.
@@ -41,6 +45,8 @@ struct RoundRow {
 // One thread at a time.
 class RoundTable {
  public:
+  // What was counted before the first event that is going to be fed.
+  void BeginAt(const v1::StatusResponse& status);
   // Takes the next event; returns the rows that are complete with it. A row
   // waits for its evaluation until the next version is there.
   std::vector<RoundRow> Feed(const v1::AdminEvent& event);
@@ -57,15 +63,17 @@ class RoundTable {
   };
   void CloseRound(const v1::RoundClosedFact& fact);
   void Publish(const v1::AdminEvent& event);
-  void AddStatus(const v1::StatusResponse& status, RoundRow& row);
+  void Measure(const v1::StatusResponse& status, RoundRow& row);
   void AddEval(const v1::StatusResponse& status);
   std::vector<RoundRow> TakeWhile(bool all);
 
   std::deque<RoundRow> waiting_;
-  RoundRow closed_;      // Closed, its version not yet published.
-  int64_t last_ms_ = 0;  // Of the version before, or the first round's opening.
+  RoundRow closed_;  // Closed, its version not yet published.
+  // Of the version before, or the first round's opening; 0: unknown.
+  int64_t last_ms_ = 0;
   uint64_t last_up_ = 0;
   uint64_t last_down_ = 0;
+  // A worker that is not in here had worked before.
   std::map<std::string, WorkerTotals> totals_;
 };
 

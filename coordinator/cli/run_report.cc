@@ -16,10 +16,7 @@ RunReport MakeRunReport(const v1::StatusResponse& status) {
     if (worker.rounds_folded() == 0) continue;
     const v1::ProgressReport& beat = worker.progress();
     ++report.workers;
-    // Steps of the process whose bytes are counted, not of the worker's life.
-    if (status.batch_tokens() > 0) {
-      report.inner_steps += beat.tokens() / status.batch_tokens();
-    }
+    report.inner_steps += beat.inner_steps();
     report.sent += static_cast<double>(beat.bytes_sent());
     report.received += static_cast<double>(beat.bytes_received());
     report.train_seconds += beat.train_seconds();

@@ -15,7 +15,7 @@ namespace diloco {
 // Synchronous training is ring all-reduce of fp32 gradients at each inner
 // step: every worker sends 2 (k - 1) / k x 4 bytes a parameter and receives as
 // much. Ours is what the workers counted on the wire, both ways. Steps, bytes
-// and times are those since each worker's process started.
+// and times are those of each worker's life, over all its processes.
 struct RunReport {
   int workers = 0;           // k: those whose updates were folded.
   uint64_t inner_steps = 0;  // Of all of them.

@@ -42,6 +42,7 @@ class Watcher {
     lineage_ = status.fencing().lineage();
     if (!from_start) {
       after_ = status.last_sequence();
+      table_.BeginAt(status);
       if (status.phase() == v1::PHASE_FINISHED) {
         PrintNote("the run has finished; see its events with --from-start");
         return absl::OkStatus();
@@ -154,7 +155,9 @@ CommandSpec WatchCommand() {
       "Columns of --rounds: losses in nats per token, eval of the published\n"
       "version; up and down are bytes on the bulk plane; train/transfer/wait "
       "is\n"
-      "where the workers' time went since the line before.\n";
+      "where the workers' time went since the line before. Both are unknown "
+      "of\n"
+      "rounds before the coordinator's last start.\n";
   command.example =
       "  dilococtl watch\n"
       "  dilococtl watch --rounds --from-start\n"

@@ -56,7 +56,7 @@ struct ViewOutcome {
   uint64_t folded_tokens = 0;
 };
 
-// A worker's beat; totals are of its process.
+// A worker's beat; totals are of its life, over all its processes.
 struct WorkerProgress {
   uint64_t round = 0;
   uint32_t window_step = 0;
@@ -144,7 +144,8 @@ struct EventReport {
   uint64_t sequence = 0;
   std::optional<absl::Time> wall_time;  // Absent: before this start.
   Fact fact;
-  std::optional<StatusReport> status;  // After versions and evaluations.
+  // After versions and evaluations. Before this start: what the journal tells.
+  std::optional<StatusReport> status;
 };
 
 struct EventsOutcome {

@@ -301,13 +301,7 @@ void CoordinatorImpl::OnDurable(const std::vector<AppliedFact>& facts) {
       metrics_.RemoveWorker(departed->worker);
     }
     if (std::holds_alternative<WorkerJoined>(applied.fact)) ForgetWorkers();
-    // Not with each slice: a status is as large as there are workers.
-    const auto* eval = std::get_if<EvalReported>(&applied.fact);
-    const std::optional<EvalResult>& last = sequencer_->state().last_eval;
-    if (std::holds_alternative<VersionPublished>(applied.fact) ||
-        std::holds_alternative<RunFinished>(applied.fact) ||
-        (eval != nullptr && last.has_value() &&
-         last->version == eval->version)) {
+    if (TellsStatus(sequencer_->state(), applied.fact)) {
       event.status = MakeStatus();
     }
     events_.Add(std::move(event));

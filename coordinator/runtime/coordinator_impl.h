@@ -125,6 +125,12 @@ class CoordinatorImpl final : public Coordinator {
   void StartFolds();
   ViewOutcome MakeView(const std::string& worker);
   StatusReport MakeStatus() const;
+  // Whether the event of `fact`, after which the state is `state`, carries a
+  // status. Of evaluations only what completes them: a status is as large as
+  // there are workers.
+  static bool TellsStatus(const State& state, const Fact& fact);
+  // What the journal tells of a time before this start: tokens, evaluation.
+  StatusReport ReplayedStatus(const State& state) const;
   // Keeps a status for GetStatus to answer while the sequencer cannot.
   void KeepStatus();
   // Lets go of what is known of workers that the state has forgotten.

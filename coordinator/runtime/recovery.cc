@@ -109,7 +109,9 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
         RETURN_IF_ERROR(refused);
         RegisterFiles(fact);
         engine_->Learn(fact);
-        events_.Add({record.sequence, std::nullopt, fact, std::nullopt});
+        EventReport event{record.sequence, std::nullopt, fact, std::nullopt};
+        if (TellsStatus(state, fact)) event.status = ReplayedStatus(state);
+        events_.Add(std::move(event));
         return absl::OkStatus();
       });
   // Nothing is wrong with the record that the journal would name.

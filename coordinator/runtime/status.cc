@@ -73,6 +73,27 @@ StatusReport CoordinatorImpl::MakeStatus() const {
   return report;
 }
 
+bool CoordinatorImpl::TellsStatus(const State& state, const Fact& fact) {
+  if (const auto* report = std::get_if<EvalReported>(&fact)) {
+    return state.last_eval.has_value() &&
+           state.last_eval->version == report->version;
+  }
+  return std::holds_alternative<VersionPublished>(fact) ||
+         std::holds_alternative<RunFinished>(fact);
+}
+
+StatusReport CoordinatorImpl::ReplayedStatus(const State& state) const {
+  StatusReport report;
+  report.run = state.run;
+  report.folded_tokens = state.folded_tokens;
+  report.train_tokens = options_.policy.train_tokens;
+  report.parameters = options_.layout.parameters;
+  report.eval = state.last_eval;
+  report.bytes_per_token = options_.bytes_per_token;
+  report.settings_digest = state.settings_digest;
+  return report;
+}
+
 void CoordinatorImpl::KeepStatus() {
   const Instant now = options_.clock->Now();
   const uint64_t revision = sequencer_->state().revision;

@@ -118,9 +118,9 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(len(runs), 1, runs)
         return runs[0]
 
-    def check_result(self, log, last_round, first_round=1):
+    def check_result(self, log, last_round):
         self.assertEqual([int(number) for number in ROUND.findall(log)],
-                         list(range(first_round, last_round + 1)))
+                         list(range(1, last_round + 1)))
         report = log.split("== result", 1)[1]
         ratios = re.search(
             r"fewer bytes +([\d.]+) times sent, ([\d.]+) times in total",
@@ -175,10 +175,25 @@ class Short(Quickstart):
             stdin=subprocess.DEVNULL, cwd=self.dir, env=self.env,
             start_new_session=True)
         log = self.finish(again, "again")
-        # The coordinator tells what it has decided since it started.
-        first = int(ROUND.search(log)[1])
-        self.assertGreater(first, 1)
-        self.check_result(log, last_round=4, first_round=first)
+        # All rounds are told again, those before with what is durable of them.
+        self.check_result(log, last_round=4)
+        self.assertRegex(log, r"(?m)^ +1 .* - +- +-\n +2 ")
+        rounds = [json.loads(line) for line in self.log(os.path.join(
+            "work", self.only_run(), "rounds.json")).splitlines()]
+        self.assertEqual([row["round"] for row in rounds], [1, 2, 3, 4])
+        for row in rounds:
+            self.assertGreater(row["eval_loss"], 0)
+            self.assertGreater(row["bits_per_byte"], 0)
+            self.assertGreater(row["seconds"], 0)
+        self.assertIsNone(rounds[0]["bytes_up"])
+        self.assertGreater(rounds[3]["bytes_up"], 0)
+        # Nothing of the workers' work is forgotten.
+        report = json.loads(self.log(os.path.join(
+            "work", self.only_run(), "report.json")))
+        self.assertEqual(report["workers"], 3)
+        self.assertEqual(report["inner_steps"], 3 * 4 * 10)
+        payload = 2 * report["parameters"] * 4 * 3
+        self.assertGreater(report["bytes_sent"], payload)
         for number in range(3):
             worker = self.log(os.path.join(
                 "work", self.only_run(), f"worker-{number}.log"))

@@ -150,6 +150,15 @@ CheckpointHeader Agent::MakeHeader() const {
   header.inner_steps = inner_steps_;
   header.optimizer_steps = trainer_->optimizer_steps();
   header.ramp_steps_left = ramp_left_;
+  const CoordinatorPort::Traffic traffic = options_.port->traffic();
+  header.totals = {
+      .tokens = progress_.tokens,
+      .skipped_steps = progress_.skipped_steps,
+      .train_seconds = progress_.train_seconds,
+      .transfer_seconds = progress_.transfer_seconds,
+      .wait_seconds = progress_.wait_seconds,
+      .bytes_sent = progress_.earlier_bytes_sent + traffic.sent,
+      .bytes_received = progress_.earlier_bytes_received + traffic.received};
   header.spooled = spooled_;
   return header;
 }

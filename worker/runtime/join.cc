@@ -60,6 +60,18 @@ absl::Status Agent::OpenScratch() {
     restored_.reset();
   }
   fresh_ = !restored_.has_value();
+  if (restored_.has_value()) {
+    // Before the first beat: what it says does not go back.
+    const WorkTotals& totals = restored_->header.totals;
+    progress_.tokens = totals.tokens;
+    progress_.skipped_steps = totals.skipped_steps;
+    progress_.train_seconds = totals.train_seconds;
+    progress_.transfer_seconds = totals.transfer_seconds;
+    progress_.wait_seconds = totals.wait_seconds;
+    progress_.earlier_bytes_sent = totals.bytes_sent;
+    progress_.earlier_bytes_received = totals.bytes_received;
+    inner_steps_ = restored_->header.inner_steps;
+  }
   return absl::OkStatus();
 }
 
@@ -173,7 +185,6 @@ absl::Status Agent::RestoreCheckpoint() {
   trainer_->set_optimizer_steps(header.optimizer_steps);
   local_ = header.local;
   cursor_ = header.data_cursor;
-  inner_steps_ = header.inner_steps;
   ramp_left_ = header.ramp_steps_left;
   spooled_ = header.spooled;
   held_digest_ = trainer_->AnchorDigest(0);

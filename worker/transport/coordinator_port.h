@@ -85,8 +85,8 @@ struct RunView {
   uint64_t folded_tokens = 0;
 };
 
-// Soft state that a beat carries. Totals are of this process, except the inner
-// steps, which are of the worker's life.
+// Soft state that a beat carries. Totals are of the worker's life, as far as
+// its checkpoint knows it.
 struct ProgressReport {
   uint64_t round = 0;
   uint32_t window_step = 0;
@@ -99,6 +99,9 @@ struct ProgressReport {
   double train_seconds = 0;
   double transfer_seconds = 0;
   double wait_seconds = 0;
+  // Of the processes before this one; the port adds its own.
+  uint64_t earlier_bytes_sent = 0;
+  uint64_t earlier_bytes_received = 0;
   uint64_t skipped_steps = 0;
   std::string state;
   uint64_t version = 0;
@@ -167,7 +170,7 @@ class CoordinatorPort {
   // Ends calls in flight and all later ones with CANCELLED.
   virtual void Shutdown() = 0;
 
-  // Bytes on the wire so far, both ways, framing included.
+  // Bytes on the wire in this process, both ways, framing included.
   struct Traffic {
     uint64_t sent = 0;
     uint64_t received = 0;

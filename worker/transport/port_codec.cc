@@ -142,8 +142,8 @@ void EncodeReport(const ProgressReport& report,
   out->set_train_seconds(report.train_seconds);
   out->set_transfer_seconds(report.transfer_seconds);
   out->set_wait_seconds(report.wait_seconds);
-  out->set_bytes_sent(traffic.sent);
-  out->set_bytes_received(traffic.received);
+  out->set_bytes_sent(report.earlier_bytes_sent + traffic.sent);
+  out->set_bytes_received(report.earlier_bytes_received + traffic.received);
   out->set_skipped_steps(report.skipped_steps);
   out->set_state(report.state);
   out->set_version(report.version);

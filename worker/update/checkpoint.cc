@@ -59,6 +59,14 @@ json ToJson(const CheckpointHeader& header,
       {"inner_steps", header.inner_steps},
       {"optimizer_steps", header.optimizer_steps},
       {"ramp_steps_left", header.ramp_steps_left},
+      {"totals",
+       {{"tokens", header.totals.tokens},
+        {"skipped_steps", header.totals.skipped_steps},
+        {"train_seconds", header.totals.train_seconds},
+        {"transfer_seconds", header.totals.transfer_seconds},
+        {"wait_seconds", header.totals.wait_seconds},
+        {"bytes_sent", header.totals.bytes_sent},
+        {"bytes_received", header.totals.bytes_received}}},
   };
   if (header.spooled.has_value()) {
     const SpooledUpdate& spooled = *header.spooled;
@@ -108,6 +116,17 @@ absl::StatusOr<CheckpointHeader> FromJson(const json& in) {
   header.inner_steps = in.at("inner_steps").get<uint64_t>();
   header.optimizer_steps = in.at("optimizer_steps").get<uint64_t>();
   header.ramp_steps_left = in.at("ramp_steps_left").get<uint32_t>();
+  if (in.contains("totals")) {
+    const json& from = in.at("totals");
+    WorkTotals& totals = header.totals;
+    totals.tokens = from.at("tokens").get<uint64_t>();
+    totals.skipped_steps = from.at("skipped_steps").get<uint64_t>();
+    totals.train_seconds = from.at("train_seconds").get<double>();
+    totals.transfer_seconds = from.at("transfer_seconds").get<double>();
+    totals.wait_seconds = from.at("wait_seconds").get<double>();
+    totals.bytes_sent = from.at("bytes_sent").get<uint64_t>();
+    totals.bytes_received = from.at("bytes_received").get<uint64_t>();
+  }
   if (in.contains("spooled")) {
     const json& from = in.at("spooled");
     SpooledUpdate spooled;

@@ -41,6 +41,20 @@ struct SpooledUpdate {
   double loss = 0;
 };
 
+// What a worker's work has cost in its life, for the run's report: it outlasts
+// the processes. What a crash takes is not counted.
+struct WorkTotals {
+  uint64_t tokens = 0;
+  uint64_t skipped_steps = 0;
+  double train_seconds = 0;
+  double transfer_seconds = 0;
+  double wait_seconds = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+
+  friend bool operator==(const WorkTotals&, const WorkTotals&) = default;
+};
+
 struct CheckpointHeader {
   uint64_t sequence = 0;  // Of the checkpoint; set by Write.
   std::string run;
@@ -52,6 +66,7 @@ struct CheckpointHeader {
   uint64_t inner_steps = 0;  // In this worker's life.
   uint64_t optimizer_steps = 0;
   uint32_t ramp_steps_left = 0;
+  WorkTotals totals;
   std::optional<SpooledUpdate> spooled;
 };
 

@@ -322,12 +322,11 @@ TEST_CASE("report sums the run up") {
   ScriptedAdmin coordinator;
   Script(&coordinator);
   coordinator.status.set_parameters(1000);
-  coordinator.status.set_batch_tokens(100);
   for (const char* name : {"a", "b"}) {
     v1::WorkerStatus* worker = coordinator.status.add_workers();
     worker->set_name(name);
     worker->set_rounds_folded(2);
-    worker->mutable_progress()->set_tokens(5000);
+    worker->mutable_progress()->set_inner_steps(50);
     worker->mutable_progress()->set_bytes_sent(4000);
     worker->mutable_progress()->set_bytes_received(8000);
     worker->mutable_progress()->set_train_seconds(3);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <future>
 #include <limits>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -154,6 +155,38 @@ TEST_CASE("a changed setting is refused by its name, with both values") {
       "eval.every is 1 round in the run file, not set in the state directory"));
   CHECK_FALSE(absl::StrContains(refused.message(), "outer.lr"));
   CHECK(absl::StrContains(refused.message(), "Set the run file back"));
+}
+
+TEST_CASE("events from before the start tell tokens and evaluations again") {
+  TestRun run(2);
+  run.options.policy.eval_every = 1;
+  run.options.policy.eval_windows = 4;
+  run.options.bytes_per_token = 3.5;
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  REQUIRE(ReportEval(run, "a", 30.0).ok());
+  REQUIRE(ReportEval(run, "b", 20.0).ok());
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(1).ok());
+  const std::vector<EventReport> before = Events(run);
+  run.End();
+  REQUIRE(run.Start().ok());
+  std::map<uint64_t, EventReport> after;
+  for (const EventReport& event : Events(run)) after[event.sequence] = event;
+  int told = 0;
+  for (const EventReport& event : before) {
+    INFO("event " << event.sequence);
+    const std::optional<StatusReport>& status = event.status;
+    const std::optional<StatusReport>& again = after.at(event.sequence).status;
+    REQUIRE(again.has_value() == status.has_value());
+    if (!status.has_value()) continue;
+    ++told;
+    CHECK(again->folded_tokens == status->folded_tokens);
+    CHECK(again->train_tokens == status->train_tokens);
+    CHECK(again->eval == status->eval);
+    CHECK(again->bytes_per_token == 3.5);
+  }
+  CHECK(told == 2);
 }
 
 TEST_CASE("events from before the start have no time, later ones do") {

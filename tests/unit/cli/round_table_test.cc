@@ -108,6 +108,68 @@ TEST_CASE("a void round is a row of its own with the reason") {
   CHECK(RoundLine(rows[0]) == "    3  void: nobody delivered\n");
 }
 
+TEST_CASE("what the journal tells of a round before a restart is shown") {
+  RoundTable table;
+  table.Feed(Opened(1, 0));
+  auto closed = Closed(1, 2, 5.5);
+  closed.mutable_record()->mutable_round_closed()->set_duration_ms(4000);
+  table.Feed(closed);
+  table.Feed(Published(1, 1, 0, 0));
+  auto rows = table.Feed(Evaluated(1, 5.25));
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].seconds == 4);
+  CHECK(RoundLine(rows[0]) ==
+        "    1  2.00k/10.0k   2        5.5000  5.2500  1.900   190.6   500     "
+        "-        -        -\n");
+  CHECK(RoundJson(rows[0])["bytes_up"].is_null());
+  CHECK(RoundJson(rows[0])["eval_loss"] == 5.25);
+  // The first one after the restart has no version's time before it.
+  table.Feed(closed);
+  table.Feed(Published(2, 2, 50000, 700));
+  rows = table.Flush();
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].seconds == 0);  // Its closing was of round 1.
+  CHECK(rows[0].bytes_up == 700);
+}
+
+v1::AdminEvent Worked(uint64_t version, double train_seconds) {
+  auto event =
+      Published(version, version, 1000 * static_cast<int64_t>(version), 0);
+  auto* worker = event.mutable_status()->add_workers();
+  worker->set_name("w0");
+  worker->mutable_progress()->set_train_seconds(train_seconds);
+  return event;
+}
+
+v1::AdminEvent Joined(bool fresh) {
+  v1::AdminEvent event;
+  event.set_unix_ms(500);
+  event.mutable_record()->mutable_worker_joined()->set_worker("w0");
+  event.mutable_record()->mutable_worker_joined()->set_fresh(fresh);
+  return event;
+}
+
+double TrainSeconds(RoundTable& table, const v1::AdminEvent& event) {
+  table.Feed(event);
+  return table.Flush().back().train_seconds;
+}
+
+TEST_CASE("a worker's life before the first event is not the first row's") {
+  RoundTable table;
+  CHECK(TrainSeconds(table, Worked(1, 100)) == 0);
+  CHECK(TrainSeconds(table, Worked(2, 103)) == 3);
+  // A crash took it back to its checkpoint, and it trains that again.
+  table.Feed(Joined(false));
+  CHECK(TrainSeconds(table, Worked(3, 102)) == 0);
+  CHECK(TrainSeconds(table, Worked(4, 105)) == 3);
+  // It begins a new life.
+  table.Feed(Joined(true));
+  CHECK(TrainSeconds(table, Worked(5, 4)) == 4);
+  RoundTable later;
+  later.BeginAt(Worked(5, 4).status());
+  CHECK(TrainSeconds(later, Worked(6, 6)) == 2);
+}
+
 TEST_CASE(
     "time in training, transfer and waiting counts since the row before") {
   RoundTable table;

@@ -8,14 +8,12 @@ namespace {
 v1::StatusResponse TwoWorkers() {
   v1::StatusResponse status;
   status.set_parameters(1000);
-  status.set_batch_tokens(64);
   for (const char* name : {"a", "b"}) {
     auto* worker = status.add_workers();
     worker->set_name(name);
     worker->set_rounds_folded(3);
     auto* beat = worker->mutable_progress();
-    beat->set_inner_steps(70);  // Twenty of them before a restart.
-    beat->set_tokens(50 * 64);
+    beat->set_inner_steps(50);
     beat->set_bytes_sent(4000);
     beat->set_bytes_received(12000);
     beat->set_train_seconds(9);

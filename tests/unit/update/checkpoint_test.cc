@@ -27,6 +27,13 @@ CheckpointHeader SampleHeader(uint64_t version) {
   header.inner_steps = 5 * version + 3;
   header.optimizer_steps = 5 * version + 2;
   header.ramp_steps_left = 4;
+  header.totals = {.tokens = 64 * version,
+                   .skipped_steps = 1,
+                   .train_seconds = 12.5,
+                   .transfer_seconds = 0.25,
+                   .wait_seconds = 0.5,
+                   .bytes_sent = 1000,
+                   .bytes_received = 3000};
   return header;
 }
 
@@ -64,6 +71,7 @@ uint64_t NewestVersion(FileSystem* fs) {
   REQUIRE(checkpoint.header.local.window == expected.local.window);
   REQUIRE(checkpoint.header.data_cursor == expected.data_cursor);
   REQUIRE(checkpoint.header.inner_steps == expected.inner_steps);
+  REQUIRE(checkpoint.header.totals == expected.totals);
   REQUIRE(checkpoint.buffers == SampleBuffers(version));
   return version;
 }

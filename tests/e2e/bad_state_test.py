@@ -146,7 +146,7 @@ class BadState(bad_input.BadInput):
             cluster.start_coordinator()
             worker = cluster.start_worker(
                 1, change={"scratch": cluster.path("scratch-0")})
-            self.assert_error(worker, 4, cluster.path("scratch-0"), "worker-0",
+            self.assert_error(worker, 2, cluster.path("scratch-0"), "worker-0",
                               "worker-1")
 
     def test_damaged_outgoing_update_is_encoded_again(self):

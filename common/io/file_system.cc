@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
 #include "common/base/status_macros.h"
 
 namespace diloco {
@@ -20,6 +21,13 @@ std::string JoinPath(absl::string_view a, absl::string_view b) {
   if (a.empty()) return std::string(b);
   if (b.empty()) return std::string(a);
   return a.back() == '/' ? absl::StrCat(a, b) : absl::StrCat(a, "/", b);
+}
+
+std::string NewNameBeside(FileSystem* fs, const std::string& path) {
+  while (true) {
+    std::string name = absl::StrCat(path, ".", ToHex(RandomBytes(4)), ".tmp");
+    if (!fs->Exists(name)) return name;
+  }
 }
 
 absl::StatusOr<std::string> ReadFile(FileSystem* fs, const std::string& path,

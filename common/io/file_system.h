@@ -97,6 +97,10 @@ class FileSystem {
 std::string DirName(const std::string& path);
 std::string JoinPath(absl::string_view a, absl::string_view b);
 
+// A name beside `path` that nothing has, for what is not complete yet. Whoever
+// takes it removes it; after a crash it stays.
+std::string NewNameBeside(FileSystem* fs, const std::string& path);
+
 // The whole content; refuses files over `limit` bytes.
 absl::StatusOr<std::string> ReadFile(FileSystem* fs, const std::string& path,
                                      uint64_t limit = 1ull << 30);

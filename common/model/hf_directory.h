@@ -46,10 +46,6 @@ std::string HfTokenizerName(const std::string& path);
 // an export may have.
 bool IsPlainFileName(absl::string_view name);
 
-// A name beside `path` that nothing has, for what is not complete yet. Whoever
-// takes it removes it; after a crash it stays.
-std::string NewNameBeside(FileSystem* fs, const std::string& path);
-
 // The text of config.json, without special token ids; ParseHfConfig reads it
 // back.
 std::string HfConfigJson(const ModelConfig& config);

@@ -188,13 +188,6 @@ absl::StatusOr<std::string> MakeBeside(FileSystem* fs, const std::string& dir) {
 
 }  // namespace
 
-std::string NewNameBeside(FileSystem* fs, const std::string& path) {
-  while (true) {
-    std::string name = absl::StrCat(path, ".", ToHex(RandomBytes(4)), ".tmp");
-    if (!fs->Exists(name)) return name;
-  }
-}
-
 bool IsPlainFileName(absl::string_view name) {
   return !name.empty() && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), [](char c) {

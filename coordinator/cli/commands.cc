@@ -66,9 +66,11 @@ absl::Status FlushOutput() {
 }
 
 std::vector<CommandSpec> AllCommands() {
-  return {StatusCommand(), WatchCommand(),  ReportCommand(), PauseCommand(),
-          ResumeCommand(), StopCommand(),   DrainCommand(),  EvictCommand(),
-          ExportCommand(), ConfigCommand(), VersionCommand()};
+  return {
+      StatusCommand(),  WatchCommand(),  ReportCommand(),  PauseCommand(),
+      ResumeCommand(),  StopCommand(),   DrainCommand(),   EvictCommand(),
+      ExportCommand(),  ConfigCommand(), InspectCommand(), VerifyCommand(),
+      HistoryCommand(), BackupCommand(), RepairCommand(),  VersionCommand()};
 }
 
 int RunDilococtl(const std::vector<std::string>& args) {

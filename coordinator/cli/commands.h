@@ -18,6 +18,11 @@ CommandSpec DrainCommand();
 CommandSpec EvictCommand();
 CommandSpec ExportCommand();
 CommandSpec ConfigCommand();
+CommandSpec InspectCommand();
+CommandSpec VerifyCommand();
+CommandSpec HistoryCommand();
+CommandSpec BackupCommand();
+CommandSpec RepairCommand();
 CommandSpec VersionCommand();
 
 // All of them, in the order of --help.

@@ -10,6 +10,7 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "coordinator/core/soft.h"
+#include "coordinator/store/state_dir.h"
 
 namespace diloco {
 namespace {
@@ -21,7 +22,7 @@ constexpr absl::Duration kFoldRetry = absl::Seconds(2);
 CoordinatorImpl::CoordinatorImpl(CoordinatorOptions options)
     : options_(std::move(options)),
       versions_(options_.fs, options_.state_dir),
-      spools_(options_.fs, JoinPath(options_.state_dir, "spool")),
+      spools_(options_.fs, JoinPath(options_.state_dir, kSpoolDir)),
       uploads_(&spools_, options_.clock, options_.max_parallel_uploads),
       metrics_(options_.metrics) {}
 
@@ -291,7 +292,7 @@ void CoordinatorImpl::OnDurable(const std::vector<AppliedFact>& facts) {
     metrics_.Count(applied.fact);
     EventReport event{applied.sequence, wall, applied.fact, std::nullopt};
     if (const auto* version = std::get_if<VersionPublished>(&applied.fact)) {
-      RegisterFiles(applied.fact);
+      versions_.Learn(applied.fact);
       fold_running_[version->fragment] = false;
     }
     if (const auto* closed = std::get_if<RoundClosed>(&applied.fact)) {

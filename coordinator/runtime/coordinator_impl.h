@@ -116,9 +116,6 @@ class CoordinatorImpl final : public Coordinator {
                                        const Digest& digest,
                                        const std::string& reason);
 
-  // Makes the files that a fact names known to readers.
-  void RegisterFiles(const Fact& fact);
-
   // On the sequencer's thread.
   void OnDurable(const std::vector<AppliedFact>& facts);
   void AfterBatch();

@@ -10,11 +10,10 @@
 #include "coordinator/runtime/coordinator_impl.h"
 #include "coordinator/runtime/settings_file.h"
 #include "coordinator/store/fact_codec.h"
+#include "coordinator/store/state_dir.h"
 
 namespace diloco {
 namespace {
-
-constexpr char kJournalName[] = "journal-000001.log";
 
 absl::StatusOr<FileRef> DescribeFile(FileSystem* fs, const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs->OpenForRead(path));
@@ -107,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
         // Refuse another run's directory before its facts reach the engine.
         if (record.sequence == 1) refused = CheckRun(state);
         RETURN_IF_ERROR(refused);
-        RegisterFiles(fact);
+        versions_.Learn(fact);
         engine_->Learn(fact);
         EventReport event{record.sequence, std::nullopt, fact, std::nullopt};
         if (TellsStatus(state, fact)) event.status = ReplayedStatus(state);
@@ -119,22 +118,8 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
   return journal;
 }
 
-void CoordinatorImpl::RegisterFiles(const Fact& fact) {
-  if (const auto* created = std::get_if<RunCreated>(&fact)) {
-    for (uint32_t f = 0; f < created->fragments.size(); ++f) {
-      const RunCreated::Fragment& files = created->fragments[f];
-      versions_.Register(f, 0, FileRef{}, files.theta_image,
-                         files.momentum_image, files.digest);
-    }
-  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
-    versions_.Register(published->fragment, published->version, published->blob,
-                       published->theta_image, published->momentum_image,
-                       published->digest);
-  }
-}
-
 absl::Status CoordinatorImpl::CheckNotLost() const {
-  for (const char* name : {"blobs", "images", "spool"}) {
+  for (const char* name : {kBlobDir, kImageDir, kSpoolDir}) {
     const std::string dir = JoinPath(options_.state_dir, name);
     if (!options_.fs->Exists(dir)) continue;
     ASSIGN_OR_RETURN(const std::vector<std::string> files,
@@ -165,7 +150,7 @@ absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
   created.layout_digest = options_.layout.ComputeDigest();
   const Fact fact = created;
   AppendFact(journal, state, fact);
-  RegisterFiles(fact);
+  versions_.Learn(fact);
   engine_->Learn(fact);
   return absl::OkStatus();
 }
@@ -190,7 +175,12 @@ absl::Status CoordinatorImpl::Recover() {
   started_at_ = options_.clock->Now();
   FileSystem* const fs = options_.fs;
   RETURN_IF_ERROR(fs->CreateDirs(options_.state_dir));
-  ASSIGN_OR_RETURN(lock_, fs->Lock(JoinPath(options_.state_dir, "LOCK")));
+  if (fs->Exists(JoinPath(options_.state_dir, kBackupMark))) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.state_dir,
+        " is a backup: dilococtl restore makes a state directory of it"));
+  }
+  ASSIGN_OR_RETURN(lock_, fs->Lock(JoinPath(options_.state_dir, kLockName)));
   RETURN_IF_ERROR(LoadServedFiles());
   FoldEngine::Options engine;
   engine.fs = fs;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/store/state_dir.h"
 
 namespace diloco {
 namespace {

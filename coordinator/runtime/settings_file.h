@@ -11,8 +11,6 @@
 
 namespace diloco {
 
-inline constexpr char kSettingsFile[] = "settings.txt";
-
 // Durable when it returns.
 absl::Status KeepSettings(FileSystem* fs, const std::string& state_dir,
                           const std::string& text);

@@ -95,11 +95,17 @@ absl::StatusOr<std::unique_ptr<UploadSpool>> SpoolStore::Open(
   return upload;
 }
 
+std::string SpoolStore::CompletePath(uint32_t fragment, uint64_t round,
+                                     const std::string& worker,
+                                     const Digest& digest) const {
+  return Path(fragment, round, worker, digest, kComplete);
+}
+
 absl::StatusOr<PartReader> SpoolStore::OpenComplete(uint32_t fragment,
                                                     uint64_t round,
                                                     const std::string& worker,
                                                     const Digest& digest) {
-  const std::string path = Path(fragment, round, worker, digest, kComplete);
+  const std::string path = CompletePath(fragment, round, worker, digest);
   ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs_->OpenForRead(path));
   return PartReader::Open(std::move(file), path);
 }

@@ -63,6 +63,10 @@ class SpoolStore {
   absl::StatusOr<PartReader> OpenComplete(uint32_t fragment, uint64_t round,
                                           const std::string& worker,
                                           const Digest& digest);
+  // Where a complete one lies.
+  std::string CompletePath(uint32_t fragment, uint64_t round,
+                           const std::string& worker,
+                           const Digest& digest) const;
   // Keeps a refused update as evidence (NAME.DIGEST.refused) until its round is
   // pruned. OK when there is nothing to keep.
   absl::Status Quarantine(uint32_t fragment, uint64_t round,

@@ -1,11 +1,14 @@
 #include "coordinator/store/version_store.h"
 
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "coordinator/store/part_values.h"
+#include "coordinator/store/state_dir.h"
 
 namespace diloco {
 namespace {
@@ -29,17 +32,17 @@ VersionStore::VersionStore(FileSystem* fs, std::string dir)
     : fs_(fs), dir_(std::move(dir)) {}
 
 std::string VersionStore::BlobPath(Key key) const {
-  return JoinPath(JoinPath(dir_, "blobs"),
+  return JoinPath(JoinPath(dir_, kBlobDir),
                   FileName(key.first, key.second, ".blob"));
 }
 
 std::string VersionStore::ThetaPath(Key key) const {
-  return JoinPath(JoinPath(dir_, "images"),
+  return JoinPath(JoinPath(dir_, kImageDir),
                   FileName(key.first, key.second, ".theta"));
 }
 
 std::string VersionStore::MomentumPath(Key key) const {
-  return JoinPath(JoinPath(dir_, "images"),
+  return JoinPath(JoinPath(dir_, kImageDir),
                   FileName(key.first, key.second, ".momentum"));
 }
 
@@ -124,13 +127,19 @@ absl::Status VersionStore::Restore(Pending pending) {
   return Commit(std::move(pending));
 }
 
-void VersionStore::Register(uint32_t fragment, uint64_t version,
-                            const FileRef& blob, const FileRef& theta_image,
-                            const FileRef& momentum_image,
-                            const Digest& fragment_digest) {
+void VersionStore::Learn(const Fact& fact) {
   MutexLock lock(&mu_);
-  entries_[{fragment, version}] =
-      Entry{blob, theta_image, momentum_image, fragment_digest};
+  if (const auto* created = std::get_if<RunCreated>(&fact)) {
+    for (uint32_t f = 0; f < created->fragments.size(); ++f) {
+      const RunCreated::Fragment& files = created->fragments[f];
+      entries_[{f, 0}] = {FileRef{}, files.theta_image, files.momentum_image,
+                          files.digest};
+    }
+  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
+    entries_[{published->fragment, published->version}] = {
+        published->blob, published->theta_image, published->momentum_image,
+        published->digest};
+  }
 }
 
 std::optional<VersionStore::Found> VersionStore::Find(
@@ -201,34 +210,6 @@ absl::StatusOr<std::vector<VersionStore::Step>> VersionStore::Resolve(
                        : std::string()));
 }
 
-absl::Status VersionStore::LoadFile(const std::string& path,
-                                    const FileRef& expected, uint32_t fragment,
-                                    absl::Span<float> values) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs_->OpenForRead(path));
-  ASSIGN_OR_RETURN(const Digest digest, BlockDigestOfFile(*file));
-  if (digest != expected.digest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has digest ", digest.Short(), ", recorded is ",
-                     expected.digest.Short()));
-  }
-  ASSIGN_OR_RETURN(const PartReader reader,
-                   PartReader::Open(std::move(file), path));
-  const PartHeader& header = reader.header();
-  if (header.codec != Codec::kFp32 || header.fragment != fragment ||
-      header.elements != static_cast<int64_t>(values.size())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " holds ", header.elements, " elements of fragment ",
-        header.fragment, " as ", CodecName(header.codec), ", expected ",
-        values.size(), " of fragment ", fragment, " as fp32"));
-  }
-  for (int64_t i = 0; i < reader.frames(); ++i) {
-    RETURN_IF_ERROR(reader.ReadFrame(
-        i, values.subspan(static_cast<size_t>(i * kFrameElements),
-                          static_cast<size_t>(reader.FrameElements(i)))));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status VersionStore::LoadImage(Key key, const Entry& entry,
                                      absl::Span<float> theta,
                                      absl::Span<float> momentum) {
@@ -237,7 +218,7 @@ absl::Status VersionStore::LoadImage(Key key, const Entry& entry,
        {MomentumPath(key), {entry.momentum_image, momentum}}};
   for (const auto& [path, what] : files) {
     const absl::Status status =
-        LoadFile(path, what.first, key.first, what.second);
+        ReadPartValues(fs_, path, what.first, key.first, what.second);
     if (status.ok()) continue;
     if (absl::IsInvalidArgument(status)) {
       // Its content is wrong, and stays wrong.
@@ -272,7 +253,7 @@ absl::StatusOr<uint64_t> VersionStore::LoadNewestImage(
   }
   return absl::DataLossError(
       absl::StrCat("no good image of fragment ", fragment, " up to version ",
-                   at_most, " in ", JoinPath(dir_, "images"),
+                   at_most, " in ", JoinPath(dir_, kImageDir),
                    ": restore the state directory from a backup"));
 }
 

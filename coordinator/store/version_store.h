@@ -46,12 +46,10 @@ class VersionStore {
   // there with the registered digest are left alone.
   absl::Status Restore(Pending pending);
 
-  // Makes files known to Find; called for VersionPublished and RunCreated
-  // facts, on recovery and live. A FileRef of 0 bytes is no file; files that
-  // retention removed long ago may be registered again.
-  void Register(uint32_t fragment, uint64_t version, const FileRef& blob,
-                const FileRef& theta_image, const FileRef& momentum_image,
-                const Digest& fragment_digest);
+  // Makes the files that the fact names known to Find; in order, on recovery
+  // and live. A FileRef of 0 bytes is no file; files that retention removed
+  // long ago may come again.
+  void Learn(const Fact& fact);
 
   struct Found {
     std::string path;
@@ -106,8 +104,6 @@ class VersionStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status LoadImage(Key key, const Entry& entry, absl::Span<float> theta,
                          absl::Span<float> momentum);
-  absl::Status LoadFile(const std::string& path, const FileRef& file,
-                        uint32_t fragment, absl::Span<float> values);
 
   FileSystem* const fs_;
   const std::string dir_;

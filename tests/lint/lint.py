@@ -36,9 +36,13 @@ MAY_INCLUDE = {
     "coordinator/aggregate": COMMON_NO_RPC + ["coordinator/core"],
     "coordinator/runtime": COMMON_NO_RPC + [
         "coordinator/core", "coordinator/store", "coordinator/aggregate"],
+    "coordinator/offline": COMMON_NO_RPC + [
+        "coordinator/core", "coordinator/store", "coordinator/aggregate"],
     "coordinator/service": COMMON + [
         "coordinator/core", "coordinator/store", "coordinator/runtime"],
-    "coordinator/cli": COMMON + ["coordinator"],
+    "coordinator/cli": COMMON + [
+        "coordinator", "coordinator/core", "coordinator/store",
+        "coordinator/offline"],
     "coordinator": COMMON + [
         "coordinator/core", "coordinator/store", "coordinator/aggregate",
         "coordinator/runtime", "coordinator/service"],

@@ -29,6 +29,21 @@ class Versions {
     return Sha256(absl::StrCat("fragment ", version));
   }
 
+  static Fact FactOf(uint64_t version, const Written& files) {
+    if (version == 0) {
+      RunCreated created;
+      created.fragments = {{FragmentDigest(0), files.theta, files.momentum}};
+      return created;
+    }
+    VersionPublished published;
+    published.version = version;
+    published.digest = FragmentDigest(version);
+    published.blob = files.blob;
+    published.theta_image = files.theta;
+    published.momentum_image = files.momentum;
+    return published;
+  }
+
   // Writes and registers a version; its images hold SampleValues(version) and
   // SampleValues(1000 + version).
   absl::Status Add(uint64_t version, bool with_blob, bool with_image) {
@@ -52,8 +67,7 @@ class Versions {
     if (absl::Status status = store.Commit(*std::move(pending)); !status.ok()) {
       return status;
     }
-    store.Register(0, version, files.blob, files.theta, files.momentum,
-                   FragmentDigest(version));
+    store.Learn(FactOf(version, files));
     written[version] = files;
     return absl::OkStatus();
   }
@@ -226,8 +240,7 @@ TEST_CASE("retention keeps the newest images, what follows them, and marks") {
 
   // A restart registers everything that ever was.
   for (const auto& [version, files] : v.written) {
-    v.store.Register(0, version, files.blob, files.theta, files.momentum,
-                     Versions::FragmentDigest(version));
+    v.store.Learn(Versions::FactOf(version, files));
   }
   REQUIRE_FALSE(v.store.Find(v.written[4].theta.digest).has_value());
   REQUIRE(*v.Load(7) == 0);

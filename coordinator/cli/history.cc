@@ -1,0 +1,160 @@
+// `dilococtl history`: the rounds of a run, as its journal records them.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/format.h"
+#include "coordinator/cli/message_json.h"
+#include "coordinator/offline/run_archive.h"
+
+namespace diloco {
+namespace {
+
+double Share(const RoundRecord& round, const RoundMember& member) {
+  double total = 0;
+  for (const RoundMember& other : round.closed->members) {
+    total += static_cast<double>(other.weight);
+  }
+  return static_cast<double>(member.weight) / total;
+}
+
+double NormOf(const RoundRecord& round, const std::string& worker) {
+  const auto update = round.updates.find(worker);
+  return update == round.updates.end() ? 0 : update->second.norm;
+}
+
+std::string MemberText(const RoundRecord& round) {
+  std::vector<std::string> words;
+  for (const RoundMember& member : round.closed->members) {
+    words.push_back(absl::StrFormat("%s %.0f%% |%.3g|", member.worker,
+                                    100 * Share(round, member),
+                                    NormOf(round, member.worker)));
+  }
+  for (const std::string& worker : round.closed->missing) {
+    words.push_back(absl::StrCat("without ", worker));
+  }
+  for (const UpdateRefused& refused : round.refused) {
+    words.push_back(
+        absl::StrCat("refused ", refused.worker, ": ", refused.reason));
+  }
+  return absl::StrJoin(words, ", ");
+}
+
+void PrintRound(const RoundRecord& round) {
+  if (!round.closed.has_value()) {
+    std::printf("%6lu  open: %zu of %zu updates in\n",
+                static_cast<unsigned long>(round.opened.round),
+                round.updates.size(), round.opened.leases.size());
+    return;
+  }
+  const RoundClosed& closed = *round.closed;
+  const std::string version = round.published.has_value()
+                                  ? absl::StrCat(round.published->version)
+                              : closed.members.empty() ? "void"
+                                                       : "folding";
+  std::printf("%6lu %8s %8.4f %9s %9s  %s; %s%s\n",
+              static_cast<unsigned long>(closed.round), version.c_str(),
+              closed.loss,
+              FormatSeconds(absl::ToDoubleSeconds(closed.duration)).c_str(),
+              round.published.has_value()
+                  ? FormatCount(round.published->folded_tokens).c_str()
+                  : "-",
+              closed.reason.c_str(), MemberText(round).c_str(),
+              round.extended.empty()
+                  ? ""
+                  : absl::StrCat("; extended ", round.extended.size(), " times")
+                        .c_str());
+}
+
+nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
+  nlohmann::ordered_json json;
+  json["fragment"] = round.opened.fragment;
+  json["round"] = round.opened.round;
+  json["base_version"] = round.opened.base_version;
+  json["opened_because"] = round.opened.reason;
+  json["deadline_seconds"] = absl::ToDoubleSeconds(round.opened.deadline);
+  json["leases"] = nlohmann::ordered_json::array();
+  for (const Lease& lease : round.opened.leases) {
+    json["leases"].push_back({{"worker", lease.worker},
+                              {"steps", lease.steps},
+                              {"tokens", lease.tokens}});
+  }
+  json["skipped"] = nlohmann::ordered_json::array();
+  for (const RoundOpened::Skipped& skipped : round.opened.skipped) {
+    json["skipped"].push_back(
+        {{"worker", skipped.worker}, {"reason", skipped.reason}});
+  }
+  json["extensions"] = nlohmann::ordered_json::array();
+  for (const RoundExtended& extended : round.extended) {
+    json["extensions"].push_back(extended.reason);
+  }
+  json["refused"] = nlohmann::ordered_json::array();
+  for (const UpdateRefused& refused : round.refused) {
+    json["refused"].push_back(
+        {{"worker", refused.worker}, {"reason", refused.reason}});
+  }
+  if (!round.closed.has_value()) return json;
+  json["closed_because"] = round.closed->reason;
+  json["duration_seconds"] = absl::ToDoubleSeconds(round.closed->duration);
+  json["loss"] = round.closed->loss;
+  json["members"] = nlohmann::ordered_json::array();
+  for (const RoundMember& member : round.closed->members) {
+    json["members"].push_back({{"worker", member.worker},
+                               {"weight", member.weight},
+                               {"share", Share(round, member)},
+                               {"tokens", member.tokens},
+                               {"norm", NormOf(round, member.worker)},
+                               {"digest", member.digest.ToHex()}});
+  }
+  json["missing"] = round.closed->missing;
+  if (!round.published.has_value()) return json;
+  json["version"] = round.published->version;
+  json["digest"] = round.published->digest.ToHex();
+  json["folded_tokens"] = round.published->folded_tokens;
+  return json;
+}
+
+absl::Status RunHistory(const Invocation& invocation) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<RunArchive> archive,
+      RunArchive::Read(FileSystem::Posix(), invocation.positional[0]));
+  if (!invocation.json) {
+    std::printf("%6s %8s %8s %9s %9s  %s\n", "ROUND", "VERSION", "LOSS", "TOOK",
+                "TOKENS", "WHY; WORKER SHARE |NORM OF ITS UPDATE|");
+  }
+  for (const RoundRecord& round : archive->rounds()) {
+    if (invocation.json) {
+      std::printf("%s\n", JsonLine(HistoryJson(round)).c_str());
+    } else {
+      PrintRound(round);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CommandSpec HistoryCommand() {
+  CommandSpec command;
+  command.name = "history";
+  command.summary = "list the rounds: who, weights, norms, times, reasons";
+  command.positional = {"DIR"};
+  command.details =
+      "Reads the journal in a state directory. LOSS is the mean training loss\n"
+      "of the round's windows; TOOK counts from the opening, or from a "
+      "restart\n"
+      "of the coordinator in between; --json prints one object a round.\n";
+  command.example =
+      "  dilococtl history state\n"
+      "  dilococtl history state --json | jq 'select(.missing != [])'\n";
+  command.run = RunHistory;
+  return command;
+}
+
+}  // namespace diloco

@@ -1,0 +1,104 @@
+#include "coordinator/offline/backup.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/offline/copy.h"
+#include "coordinator/offline/run_archive.h"
+#include "coordinator/offline/verify.h"
+#include "coordinator/store/state_dir.h"
+
+namespace diloco {
+namespace {
+
+// Retention may take a file between the journal's reading and its copying.
+constexpr int kAttempts = 5;
+
+absl::StatusOr<BackupResult> CopyRun(FileSystem* fs,
+                                     const std::string& state_dir,
+                                     TreeCopy& copy) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
+                   RunArchive::Read(fs, state_dir));
+  // The mark comes first: a copy that was cut short is no state directory.
+  RETURN_IF_ERROR(copy.Write(
+      kBackupMark,
+      absl::StrCat("A backup of the run ", archive->state().run,
+                   ": dilococtl restore makes a state directory of it.\n")));
+  RETURN_IF_ERROR(copy.File(kJournalName, archive->journal().good_bytes));
+  if (fs->Exists(JoinPath(state_dir, kSettingsFile))) {
+    RETURN_IF_ERROR(copy.File(kSettingsFile, std::nullopt));
+  }
+  for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
+    for (uint64_t v = 0; v <= archive->state().fragments[f].version; ++v) {
+      const RunArchive::Files files = archive->FilesOf(f, v);
+      for (const FileRef& file :
+           {files.theta_image, files.momentum_image, files.blob}) {
+        if (file.bytes == 0) continue;
+        const auto found = archive->versions().Find(file.digest);
+        if (!found.has_value()) continue;  // Retention took it.
+        RETURN_IF_ERROR(copy.File(copy.Relative(found->path), std::nullopt));
+      }
+    }
+  }
+  for (const RoundRecord& round : archive->rounds()) {
+    for (const auto& [worker, update] : round.updates) {
+      const std::string path = archive->spools().CompletePath(
+          update.fragment, update.round, worker, update.value.digest);
+      if (!fs->Exists(path)) continue;
+      RETURN_IF_ERROR(copy.File(copy.Relative(path), std::nullopt));
+    }
+  }
+  RETURN_IF_ERROR(copy.Sync());
+  BackupResult result;
+  result.records = archive->journal().records;
+  result.version = archive->state().fragments[0].version;
+  result.files = copy.files();
+  result.bytes = copy.bytes();
+  return result;
+}
+
+absl::Status Verify(FileSystem* fs, const std::string& dir) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
+                   RunArchive::Read(fs, dir));
+  std::string problem;
+  const bool good = VerifyRun(*archive, [&problem](const Finding& finding) {
+    if (finding.kind == Finding::Kind::kProblem && problem.empty()) {
+      problem = finding.text;
+    }
+  });
+  return good ? absl::OkStatus() : absl::DataLossError(problem);
+}
+
+}  // namespace
+
+absl::StatusOr<BackupResult> BackUp(
+    FileSystem* fs, const std::string& state_dir, const std::string& out,
+    const std::function<void(uint64_t)>& progress) {
+  if (fs->Exists(out)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        out, " exists; backup writes a new directory, give another name"));
+  }
+  const std::string partial = NewNameBeside(fs, out);
+  absl::Status last;
+  for (int i = 0; i < kAttempts; ++i) {
+    TreeCopy copy(fs, state_dir, partial, progress);
+    absl::StatusOr<BackupResult> result = CopyRun(fs, state_dir, copy);
+    last = result.status();
+    if (last.ok()) last = Verify(fs, partial);
+    if (last.ok()) {
+      RETURN_IF_ERROR(fs->Rename(partial, out));
+      RETURN_IF_ERROR(fs->SyncDir(DirName(out)));
+      return result;
+    }
+    copy.Undo();
+    // Only what retention took meanwhile is worth another attempt.
+    if (!absl::IsNotFound(last) && !absl::IsDataLoss(last)) break;
+  }
+  return WithContext(last, absl::StrCat("backup of ", state_dir));
+}
+
+}  // namespace diloco

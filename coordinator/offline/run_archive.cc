@@ -1,0 +1,102 @@
+#include "coordinator/offline/run_archive.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "coordinator/store/fact_codec.h"
+#include "coordinator/store/state_dir.h"
+
+namespace diloco {
+
+RunArchive::RunArchive(FileSystem* fs, std::string dir)
+    : fs_(fs),
+      dir_(std::move(dir)),
+      versions_(fs, dir_),
+      spools_(fs, JoinPath(dir_, kSpoolDir)) {}
+
+std::string RunArchive::journal_path() const {
+  return JoinPath(dir_, kJournalName);
+}
+
+absl::StatusOr<std::unique_ptr<RunArchive>> RunArchive::Read(FileSystem* fs,
+                                                             std::string dir) {
+  std::unique_ptr<RunArchive> archive(new RunArchive(fs, std::move(dir)));
+  const std::string path = archive->journal_path();
+  if (!fs->Exists(path)) {
+    return absl::NotFoundError(
+        absl::StrCat(path, " does not exist: ", archive->dir_,
+                     " is no state directory (state.dir of the run file)"));
+  }
+  ASSIGN_OR_RETURN(archive->journal_,
+                   Journal::Scan(fs, path, [&](const Journal::Record& record) {
+                     return archive->Take(record);
+                   }));
+  if (archive->journal_.records == 0) {
+    return absl::DataLossError(
+        absl::StrCat(path,
+                     " has no record: the run was never created, or the "
+                     "journal is lost"));
+  }
+  return archive;
+}
+
+RoundRecord* RunArchive::Find(uint32_t fragment, uint64_t round) {
+  const auto it = by_round_.find({fragment, round});
+  return it == by_round_.end() ? nullptr : &rounds_[it->second];
+}
+
+absl::Status RunArchive::Take(const Journal::Record& record) {
+  ASSIGN_OR_RETURN(const Fact fact, DecodeFact(record.type, record.payload));
+  RETURN_IF_ERROR(Evolve(state_, fact));
+  versions_.Learn(fact);
+  // Evolve has checked that each belongs to a round that is open or folding.
+  if (const auto* created = std::get_if<RunCreated>(&fact)) {
+    created_ = *created;
+  } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
+    by_round_[{opened->fragment, opened->round}] = rounds_.size();
+    rounds_.emplace_back().opened = *opened;
+  } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
+    Find(extended->fragment, extended->round)->extended.push_back(*extended);
+  } else if (const auto* update = std::get_if<UpdateCommitted>(&fact)) {
+    Find(update->fragment, update->round)->updates[update->worker] = *update;
+  } else if (const auto* refused = std::get_if<UpdateRefused>(&fact)) {
+    Find(refused->fragment, refused->round)->refused.push_back(*refused);
+  } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
+    Find(closed->fragment, closed->round)->closed = *closed;
+  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
+    Find(published->fragment, published->round)->published = *published;
+    by_version_[{published->fragment, published->version}] =
+        by_round_[{published->fragment, published->round}];
+  }
+  return absl::OkStatus();
+}
+
+const RoundRecord* RunArchive::RoundOfVersion(uint32_t fragment,
+                                              uint64_t version) const {
+  const auto it = by_version_.find({fragment, version});
+  return it == by_version_.end() ? nullptr : &rounds_[it->second];
+}
+
+std::optional<Digest> RunArchive::DigestOf(uint32_t fragment,
+                                           uint64_t version) const {
+  if (version == 0) return created_.fragments[fragment].digest;
+  const RoundRecord* const round = RoundOfVersion(fragment, version);
+  if (round == nullptr) return std::nullopt;
+  return round->published->digest;
+}
+
+RunArchive::Files RunArchive::FilesOf(uint32_t fragment,
+                                      uint64_t version) const {
+  if (version == 0) {
+    const RunCreated::Fragment& files = created_.fragments[fragment];
+    return {FileRef{}, files.theta_image, files.momentum_image};
+  }
+  const RoundRecord* const round = RoundOfVersion(fragment, version);
+  if (round == nullptr) return {};
+  return {round->published->blob, round->published->theta_image,
+          round->published->momentum_image};
+}
+
+}  // namespace diloco

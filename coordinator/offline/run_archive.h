@@ -1,0 +1,86 @@
+// A state directory as it lies on disk, read without changing anything, also
+// while its coordinator runs: what the journal says, and the files it names.
+//
+//   ASSIGN_OR_RETURN(auto archive, RunArchive::Read(fs, "state"));
+//   for (const RoundRecord& round : archive->rounds()) ...
+#ifndef COORDINATOR_OFFLINE_RUN_ARCHIVE_H_
+#define COORDINATOR_OFFLINE_RUN_ARCHIVE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/io/file_system.h"
+#include "coordinator/core/facts.h"
+#include "coordinator/core/state.h"
+#include "coordinator/store/journal.h"
+#include "coordinator/store/spool.h"
+#include "coordinator/store/version_store.h"
+
+namespace diloco {
+
+// What the journal records of one round, from its opening to its version.
+struct RoundRecord {
+  RoundOpened opened;
+  std::vector<RoundExtended> extended;
+  std::map<std::string, UpdateCommitted> updates;  // By worker.
+  std::vector<UpdateRefused> refused;
+  std::optional<RoundClosed> closed;
+  std::optional<VersionPublished> published;  // Never of a void round.
+};
+
+// One thread at a time.
+class RunArchive {
+ public:
+  // NOT_FOUND when `dir` has no journal. DATA_LOSS or FAILED_PRECONDITION
+  // (damaged, newer format) as Journal::Scan; a torn tail is no error.
+  static absl::StatusOr<std::unique_ptr<RunArchive>> Read(FileSystem* fs,
+                                                          std::string dir);
+
+  FileSystem* fs() const { return fs_; }
+  const std::string& dir() const { return dir_; }
+  std::string journal_path() const;
+  const Journal::Scanned& journal() const { return journal_; }
+  const RunCreated& created() const { return created_; }
+  const State& state() const { return state_; }
+  // In the order of their opening.
+  const std::vector<RoundRecord>& rounds() const { return rounds_; }
+  // The round that made a version; null for version 0 and unknown ones.
+  const RoundRecord* RoundOfVersion(uint32_t fragment, uint64_t version) const;
+  // Digest of theta at a version; absent for an unknown one.
+  std::optional<Digest> DigestOf(uint32_t fragment, uint64_t version) const;
+  // The files of a version as recorded; empty ones where there is none.
+  struct Files {
+    FileRef blob, theta_image, momentum_image;
+  };
+  Files FilesOf(uint32_t fragment, uint64_t version) const;
+
+  const VersionStore& versions() const { return versions_; }
+  SpoolStore& spools() { return spools_; }
+
+ private:
+  RunArchive(FileSystem* fs, std::string dir);
+  absl::Status Take(const Journal::Record& record);
+  RoundRecord* Find(uint32_t fragment, uint64_t round);
+
+  FileSystem* const fs_;
+  const std::string dir_;
+  Journal::Scanned journal_;
+  RunCreated created_;
+  State state_;
+  std::vector<RoundRecord> rounds_;
+  // Indices into rounds_ by (fragment, round) and (fragment, version).
+  std::map<std::pair<uint32_t, uint64_t>, size_t> by_round_;
+  std::map<std::pair<uint32_t, uint64_t>, size_t> by_version_;
+  VersionStore versions_;
+  SpoolStore spools_;
+};
+
+}  // namespace diloco
+
+#endif  // COORDINATOR_OFFLINE_RUN_ARCHIVE_H_

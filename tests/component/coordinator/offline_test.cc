@@ -1,0 +1,187 @@
+// Offline tools on what a real coordinator wrote.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/offline/backup.h"
+#include "coordinator/offline/repair.h"
+#include "coordinator/offline/replay.h"
+#include "coordinator/offline/run_archive.h"
+#include "coordinator/offline/verify.h"
+#include "tests/component/coordinator/test_run.h"
+#include "tests/support/catch.h"
+
+namespace diloco {
+namespace {
+
+using Code = absl::StatusCode;
+
+constexpr char kJournalPath[] = "state/journal-000001.log";
+
+void IgnoreProgress(uint64_t) {}
+
+// Two workers, an image every other version, five versions.
+struct OfflineRun {
+  OfflineRun() : run(2) {
+    run.options.image_every = 2;
+    REQUIRE(run.Start().ok());
+    run.JoinAll();
+    for (uint64_t version = 1; version <= 5; ++version) {
+      run.DeliverAll();
+      REQUIRE(run.AwaitVersion(version).ok());
+      digests.push_back(run.digest());
+    }
+  }
+  std::unique_ptr<RunArchive> Archive(const std::string& dir = kStateDir) {
+    auto archive = RunArchive::Read(&run.fs, dir);
+    INFO(archive.status());
+    REQUIRE(archive.ok());
+    return *std::move(archive);
+  }
+  // The first problem; empty: all is good.
+  std::string Problem(const std::string& dir = kStateDir) {
+    std::string problem;
+    const bool good = VerifyRun(*Archive(dir), [&](const Finding& finding) {
+      if (finding.kind == Finding::Kind::kProblem && problem.empty()) {
+        problem = finding.text;
+      }
+    });
+    CHECK(good == problem.empty());
+    return problem;
+  }
+
+  TestRun run;
+  std::vector<Digest> digests;  // Of versions 1, 2, ...
+};
+
+TEST_CASE("the archive tells the rounds of a run while it runs") {
+  OfflineRun offline;
+  const auto archive = offline.Archive();
+  CHECK(archive->state().fragments[0].version == 5);
+  REQUIRE(archive->rounds().size() >= 5);
+  for (uint64_t version = 1; version <= 5; ++version) {
+    const RoundRecord* const round = archive->RoundOfVersion(0, version);
+    REQUIRE(round != nullptr);
+    CHECK(round->opened.base_version == version - 1);
+    CHECK(round->opened.leases.size() == 2);
+    CHECK(round->updates.at("a").norm > 0);
+    CHECK(round->closed->members.size() == 2);
+    CHECK(round->published->digest == offline.digests[version - 1]);
+  }
+  CHECK(archive->RoundOfVersion(0, 6) == nullptr);
+  CHECK(offline.Problem() == "");
+}
+
+TEST_CASE(
+    "any version that is kept can be rebuilt without its files changing") {
+  OfflineRun offline;
+  const auto archive = offline.Archive();
+  const int mutations = offline.run.fs.mutations();
+  for (uint64_t version = 2; version <= 5; ++version) {
+    const auto values = ValuesAt(*archive, 0, version);
+    INFO(values.status());
+    REQUIRE(values.ok());
+    CHECK(DigestOfValues(values->theta) == offline.digests[version - 1]);
+  }
+  // The updates of round 1 went when images 2 and 4 were there.
+  CHECK(ValuesAt(*archive, 0, 1).status().code() == Code::kNotFound);
+  CHECK(ValuesAt(*archive, 0, 6).status().code() == Code::kNotFound);
+  CHECK(offline.run.fs.mutations() == mutations);
+}
+
+TEST_CASE("verify names the file that is damaged or gone") {
+  OfflineRun offline;
+  offline.run.End();
+  struct {
+    const char* part;
+    const char* said;
+  } const cases[] = {
+      {"images/f00-v000004.theta", "f00-v000004.theta has digest"},
+      {"images/f00-v000002.momentum", "f00-v000002.momentum has digest"},
+      {"blobs/f00-v000005.blob", "f00-v000005.blob has digest"},
+      {"spool/f00-r000005/a.", "a."}};
+  for (const auto& [part, said] : cases) {
+    const std::vector<std::string> found = offline.run.FilesWith(part);
+    INFO(part);
+    REQUIRE(found.size() == 1);
+    const std::string content = ReadFile(&offline.run.fs, found[0]).value();
+    offline.run.fs.FlipBit(found[0], content.size() - 1, 3);
+    INFO(offline.Problem());
+    CHECK(absl::StrContains(offline.Problem(), said));
+    offline.run.fs.FlipBit(found[0], content.size() - 1, 3);
+    REQUIRE(offline.Problem() == "");
+    REQUIRE(offline.run.fs.Remove(found[0]).ok());
+    CHECK(offline.Problem() != "");
+    REQUIRE(WriteFileAtomic(&offline.run.fs, found[0], content).ok());
+  }
+}
+
+TEST_CASE("C7.2 repair drops what recovery would drop, and keeps a copy") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  CHECK(TruncateTail(&run.fs, kStateDir).status().code() ==
+        Code::kFailedPrecondition);  // Its coordinator runs.
+  run.End();
+  const std::string journal = ReadFile(&run.fs, kJournalPath).value();
+  SECTION("nothing to do") {
+    REQUIRE(TruncateTail(&run.fs, kStateDir)->bytes == 0);
+  }
+  SECTION("a torn tail") {
+    const std::string tail = "half a record";
+    REQUIRE(WriteFileAtomic(&run.fs, kJournalPath, journal + tail).ok());
+    const auto repaired = TruncateTail(&run.fs, kStateDir);
+    INFO(repaired.status());
+    REQUIRE(repaired.ok());
+    CHECK(repaired->offset == journal.size());
+    CHECK(ReadFile(&run.fs, repaired->copy).value() == tail);
+  }
+  SECTION("damage before good records is not for this") {
+    run.fs.FlipBit(kJournalPath, journal.size() / 2, 1);
+    const std::string damaged = ReadFile(&run.fs, kJournalPath).value();
+    const absl::Status status = TruncateTail(&run.fs, kStateDir).status();
+    INFO(status);
+    CHECK(status.code() == Code::kDataLoss);
+    CHECK(ReadFile(&run.fs, kJournalPath).value() == damaged);
+    run.fs.FlipBit(kJournalPath, journal.size() / 2, 1);
+  }
+  CHECK(ReadFile(&run.fs, kJournalPath).value() == journal);
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == offline.digests.back());
+}
+
+TEST_CASE("a backup of a run that goes on is consistent and no run itself") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  const auto result = BackUp(&run.fs, kStateDir, "copy", IgnoreProgress);
+  INFO(result.status());
+  REQUIRE(result.ok());
+  CHECK(result->version == 5);
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(6).ok());
+  CHECK(offline.Archive("copy")->state().fragments[0].digest ==
+        offline.digests[4]);
+  CHECK(offline.Problem("copy") == "");
+  CHECK(BackUp(&run.fs, kStateDir, "copy", IgnoreProgress).status().code() ==
+        Code::kAlreadyExists);
+  run.End();
+  run.options.state_dir = "copy";
+  const absl::Status started = run.Start();
+  INFO(started);
+  CHECK(started.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(started.message(), "restore"));
+}
+
+TEST_CASE("a backup of a damaged run fails and leaves nothing behind") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  run.fs.FlipBit("state/blobs/f00-v000005.blob", 200, 0);
+  const absl::Status status =
+      BackUp(&run.fs, kStateDir, "copy", IgnoreProgress).status();
+  INFO(status);
+  CHECK(status.code() == Code::kDataLoss);
+  CHECK(absl::StrContains(status.message(), "f00-v000005.blob"));
+  CHECK_FALSE(run.fs.Exists("copy"));
+  CHECK(run.FilesWith("copy").empty());
+}
+
+}  // namespace
+}  // namespace diloco

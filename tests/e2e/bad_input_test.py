@@ -7,7 +7,6 @@ import random
 import shutil
 import socket
 import struct
-import subprocess
 import unittest
 
 import bad_input
@@ -50,44 +49,6 @@ class BadInputTest(bad_input.BadInput):
             kept = [name for _, _, names in os.walk(cluster.path("state"))
                     for name in names if name.endswith(".refused")]
             self.assertTrue(kept)
-
-    def test_counts_that_no_machine_has_are_refused_by_their_flag(self):
-        for flags in (["train-local", "--data", "x", "--threads", "100000"],
-                      ["train-local", "--data", "x", "--seq-len", "5000000000"],
-                      ["train-local", "--data", "x", "--batch",
-                       "4611686018427387904"],
-                      ["train-local", "--data", "x", "--lr", "nan"],
-                      ["sample", "--model", "x", "--threads", "0"],
-                      ["sample", "--model", "x", "--tokens",
-                       "18446744073709551615"]):
-            done = subprocess.run([harness.WORKER] + flags, timeout=60,
-                                  capture_output=True, text=True)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn(flags[-2] + " is " + flags[-1], done.stderr)
-
-    def test_mistyped_command_or_flag_names_the_nearest_one(self):
-        for program, words, nearest in (
-                (harness.WORKER, ["tokenise"], "tokenize"),
-                (harness.WORKER, ["versoin"], "version"),
-                (harness.WORKER, ["run", "--confg", "x"], "--config"),
-                (harness.COORDINATOR, ["--confg", "x"], "--config"),
-                (harness.CTL, ["statsu"], "status")):
-            done = harness.run([program] + words)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("did you mean " + nearest, done.stderr)
-            self.assertTrue(harness.one_line(done.stderr), done.stderr)
-        for program in harness.WORKER, harness.COORDINATOR:
-            done = harness.run([program, "version"])
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(os.path.basename(program), done.stdout)
-
-    def test_output_that_cannot_be_written_is_a_failure(self):
-        with open("/dev/full", "w", encoding="utf-8") as full:
-            done = subprocess.run([harness.WORKER, "run", "--help"],
-                                  stdout=full, stderr=subprocess.PIPE,
-                                  timeout=60)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(b"cannot write", done.stderr)
 
     def test_C7_4_run_setting_in_a_workers_file_says_where_it_belongs(self):
         with harness.Cluster() as cluster:

@@ -115,4 +115,4 @@ class LocalFaults(bad_input.BadInput):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

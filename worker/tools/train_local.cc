@@ -121,6 +121,10 @@ absl::Status Resolve(Arguments& a) {
   model.tied = a.tied;
   model.qk_norm = a.qk_norm;
   model.z_loss = a.z_loss;
+  if (!a.tokenizer.empty() && a.run.out.empty()) {
+    return absl::InvalidArgumentError(
+        "--tokenizer is copied into --out, which is not given");
+  }
   const TrainSettings& train = a.run.train;
   for (const auto& [flag, value] :
        {std::pair("lr", train.lr), std::pair("min-lr", train.min_lr),

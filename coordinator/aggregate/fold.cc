@@ -151,8 +151,8 @@ absl::StatusOr<FoldResult> FoldTiles(uint32_t fragment,
                                      const OuterSettings& outer,
                                      Codec codec_down, absl::Span<float> theta,
                                      absl::Span<float> momentum,
-                                     WritableFile* blob) {
-  FoldWriter writer(fragment, codec_down, theta, blob);
+                                     const FoldOutput& output) {
+  FoldWriter writer(fragment, codec_down, theta, output.blob, output.threads);
   double sum_squares = 0;
   for (int64_t tile = 0; tile < FrameCount(theta.size()); ++tile) {
     ASSIGN_OR_RETURN(const absl::Span<float> change, writer.NextChange());
@@ -183,9 +183,9 @@ absl::StatusOr<FoldResult> Fold(uint32_t fragment,
                (output.momentum_image == nullptr));
   RETURN_IF_ERROR(CheckMembers(fragment, members, theta.size()));
   RETURN_IF_ERROR(CheckDownlink(members, outer, codec_down, momentum));
-  ASSIGN_OR_RETURN(FoldResult result,
-                   FoldTiles(fragment, members, outer, codec_down, theta,
-                             momentum, output.blob));
+  ASSIGN_OR_RETURN(
+      FoldResult result,
+      FoldTiles(fragment, members, outer, codec_down, theta, momentum, output));
   // One file after the other, for the sake of the memory bound: a writer holds
   // 17 MiB.
   if (output.theta_image != nullptr) {

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/threads.h"
 #include "common/io/digest.h"
 #include "common/io/file_system.h"
 #include "common/tensor/part_file.h"
@@ -54,6 +55,8 @@ struct FoldOutput {
   WritableFile* blob = nullptr;
   WritableFile* theta_image = nullptr;  // Both or neither.
   WritableFile* momentum_image = nullptr;
+  // Where the thread that writes comes from.
+  Threads* threads = Threads::Real();
 };
 
 // Folds `members` (not empty, equal headers) into theta and momentum in place,

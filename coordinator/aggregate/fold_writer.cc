@@ -54,13 +54,15 @@ bool ThetaBlocks::HashRun(int64_t spare) {
 Digest ThetaBlocks::Finish() const { return DigestOfBlocks(blocks_); }
 
 FoldWriter::FoldWriter(uint32_t fragment, Codec codec_down,
-                       absl::Span<const float> theta, WritableFile* blob)
+                       absl::Span<const float> theta, WritableFile* blob,
+                       Threads* threads)
     : theta_(theta),
       tiles_(FrameCount(theta.size())),
       theta_blocks_(theta),
       changes_(std::min(tiles_, kBuffers) * kFrameElements),
-      blob_(blob, WholeFragment(codec_down, fragment, theta.size())) {
-  thread_ = std::thread([this] { Run(); });
+      blob_(blob, WholeFragment(codec_down, fragment, theta.size())),
+      changed_(threads) {
+  thread_ = threads->Start([this] { Run(); });
 }
 
 FoldWriter::~FoldWriter() {
@@ -69,7 +71,7 @@ FoldWriter::~FoldWriter() {
     abandoned_ = true;
     changed_.SignalAll();
   }
-  if (thread_.joinable()) thread_.join();
+  if (thread_ != nullptr) thread_->Join();
 }
 
 int64_t FoldWriter::TileElements(int64_t tile) const {
@@ -135,7 +137,8 @@ void FoldWriter::Run() {
 absl::StatusOr<FoldResult> FoldWriter::Finish() {
   while (theta_blocks_.HashRun()) {
   }
-  thread_.join();
+  thread_->Join();
+  thread_.reset();
   {
     MutexLock lock(&mu_);
     RETURN_IF_ERROR(status_);

@@ -4,12 +4,13 @@
 #define COORDINATOR_AGGREGATE_FOLD_WRITER_H_
 
 #include <cstdint>
-#include <thread>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
+#include "common/base/threads.h"
 #include "common/tensor/part_file.h"
 #include "coordinator/aggregate/fold.h"
 
@@ -42,7 +43,7 @@ class ThetaBlocks {
 class FoldWriter {
  public:
   FoldWriter(uint32_t fragment, Codec codec_down, absl::Span<const float> theta,
-             WritableFile* blob);
+             WritableFile* blob, Threads* threads);
   ~FoldWriter();
 
   // The buffer for the change of the next tile; until one is free, hashes theta
@@ -72,13 +73,13 @@ class FoldWriter {
   PartWriter blob_;
 
   Mutex mu_;
-  CondVar changed_;
+  WaitPoint changed_;
   int64_t submitted_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t written_ ABSL_GUARDED_BY(mu_) = 0;
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 
-  std::thread thread_;
+  std::unique_ptr<Threads::Thread> thread_;  // Null once it was joined.
 };
 
 }  // namespace diloco

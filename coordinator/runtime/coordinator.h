@@ -25,6 +25,8 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/fencing.h"
+#include "common/base/random_source.h"
+#include "common/base/threads.h"
 #include "common/config/run_settings.h"
 #include "common/io/file_system.h"
 #include "common/metrics/metrics.h"
@@ -184,6 +186,8 @@ struct CoordinatorOptions {
   // Environment.
   FileSystem* fs = FileSystem::Posix();
   Clock* clock = Clock::Real();
+  Threads* threads = Threads::Real();
+  RandomSource random_bytes = RandomBytes;
   MetricsRegistry* metrics = nullptr;  // Not owned; required.
   // Told when the process must not go on; does not return, except in tests.
   // Default: exit at once, without destructors.

@@ -39,7 +39,8 @@ void CoordinatorImpl::Stop() {
   // come while the disk is full. A fold that ends after it is folded again by
   // the next start.
   if (sequencer_ != nullptr) sequencer_->Stop();
-  if (fold_thread_.joinable()) fold_thread_.join();
+  if (fold_thread_ != nullptr) fold_thread_->Join();
+  fold_thread_.reset();
   if (sequencer_ == nullptr) return;
   // The thread is gone: what waits is answered here.
   const absl::Status stopping =
@@ -96,13 +97,14 @@ absl::StatusOr<std::string> CoordinatorImpl::Caller(const std::string& session,
 
 std::pair<absl::Status, uint64_t> CoordinatorImpl::SubmitAndWait(Event event) {
   struct Box {
+    explicit Box(Threads* threads) : ready(threads) {}
     Mutex mu;
-    CondVar ready;
+    WaitPoint ready;
     bool answered = false;
     absl::Status status;
     uint64_t sequence = 0;
   };
-  auto box = std::make_shared<Box>();
+  auto box = std::make_shared<Box>(options_.threads);
   sequencer_->Submit(std::move(event),
                      [box](const absl::Status& status, uint64_t sequence) {
                        MutexLock lock(&box->mu);
@@ -128,7 +130,7 @@ void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
         settings_digest->Short(), ", this run has ",
         options_.settings_digest.Short(), ": use a fresh scratch directory")));
   }
-  event.new_session = RandomBytes(16);
+  event.new_session = options_.random_bytes(16);
   const std::string worker = event.worker;
   sequencer_->Submit(
       std::move(event), [this, worker, done = std::move(done)](

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -178,9 +177,9 @@ class CoordinatorImpl final : public Coordinator {
   // The fold thread and its mailbox. The engine belongs to that thread once it
   // runs.
   std::unique_ptr<FoldEngine> engine_;
-  std::thread fold_thread_;
+  std::unique_ptr<Threads::Thread> fold_thread_;
   mutable Mutex fold_mu_;
-  CondVar fold_wake_;
+  WaitPoint fold_wake_{options_.threads};
   std::vector<Fact> to_learn_ ABSL_GUARDED_BY(fold_mu_);
   std::vector<std::pair<uint32_t, FoldOrder>> orders_ ABSL_GUARDED_BY(fold_mu_);
   bool fold_stop_ ABSL_GUARDED_BY(fold_mu_) = false;
@@ -191,11 +190,12 @@ template <typename T>
 absl::StatusOr<T> CoordinatorImpl::Ask(
     std::function<absl::StatusOr<T>()> read) {
   struct Box {
+    explicit Box(Threads* threads) : ready(threads) {}
     Mutex mu;
-    CondVar ready;
+    WaitPoint ready;
     std::optional<absl::StatusOr<T>> value;
   };
-  auto box = std::make_shared<Box>();
+  auto box = std::make_shared<Box>(options_.threads);
   sequencer_->Post([box, read](bool alive) {
     absl::StatusOr<T> value = alive ? read()
                                     : absl::StatusOr<T>(absl::UnavailableError(

@@ -162,6 +162,7 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
   output.blob = pending.blob.get();
   output.theta_image = pending.theta_image.get();
   output.momentum_image = pending.momentum_image.get();
+  output.threads = options_.threads;
   fragment.valid = false;
   const absl::StatusOr<FoldResult> folded =
       Fold(index, members, outer, options_.codec_down, RangeOf(index, theta_),

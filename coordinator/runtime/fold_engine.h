@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/threads.h"
 #include "common/io/file_system.h"
 #include "common/tensor/layout.h"
 #include "coordinator/core/machine.h"
@@ -27,6 +28,7 @@ class FoldEngine {
  public:
   struct Options {
     FileSystem* fs = nullptr;
+    Threads* threads = Threads::Real();
     VersionStore* versions = nullptr;  // Not owned.
     SpoolStore* spools = nullptr;      // Not owned.
     const Layout* layout = nullptr;    // Not owned.

@@ -145,7 +145,7 @@ absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
   ASSIGN_OR_RETURN(RunCreated created,
                    engine_->CreateRun(options_.initial_theta));
   created.run = options_.run;
-  created.lineage = RandomBytes(16);
+  created.lineage = options_.random_bytes(16);
   created.settings_digest = options_.settings_digest;
   created.layout_digest = options_.layout.ComputeDigest();
   const Fact fact = created;
@@ -184,6 +184,7 @@ absl::Status CoordinatorImpl::Recover() {
   RETURN_IF_ERROR(LoadServedFiles());
   FoldEngine::Options engine;
   engine.fs = fs;
+  engine.threads = options_.threads;
   engine.versions = &versions_;
   engine.spools = &spools_;
   engine.layout = &options_.layout;
@@ -212,7 +213,7 @@ absl::Status CoordinatorImpl::Recover() {
   RETURN_IF_ERROR(AskForBackup(folded.status()));
   EpochStarted started;
   started.epoch = state.epoch + 1;
-  started.boot_nonce = RandomBytes(8);
+  started.boot_nonce = options_.random_bytes(8);
   AppendFact(*journal, state, started);
   RETURN_IF_ERROR(journal->Commit());
   fencing_ = {state.lineage, state.epoch, state.boot_nonce};
@@ -225,6 +226,7 @@ absl::Status CoordinatorImpl::Recover() {
   Sequencer::Options sequencer;
   sequencer.policy = options_.policy;
   sequencer.clock = options_.clock;
+  sequencer.threads = options_.threads;
   sequencer.soft = StartSoft(state, options_.clock->Now());
   metrics_.Restore(state);
   sequencer.state = std::move(state);
@@ -235,7 +237,7 @@ absl::Status CoordinatorImpl::Recover() {
   sequencer.after_batch = [this] { AfterBatch(); };
   sequencer.on_fatal = [this](const absl::Status& status) { Fatal(status); };
   sequencer_ = std::make_unique<Sequencer>(std::move(sequencer));
-  fold_thread_ = std::thread([this] { FoldLoop(); });
+  fold_thread_ = options_.threads->Start([this] { FoldLoop(); });
   sequencer_->Start();
   for (VersionPublished& published : *folded) SubmitFold(std::move(published));
   return absl::OkStatus();

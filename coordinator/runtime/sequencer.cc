@@ -20,7 +20,7 @@ Sequencer::Sequencer(Options options) : options_(std::move(options)) {}
 Sequencer::~Sequencer() { Stop(); }
 
 void Sequencer::Start() {
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = options_.threads->Start([this] { Loop(); });
 }
 
 void Sequencer::Stop() {
@@ -29,7 +29,8 @@ void Sequencer::Stop() {
     stopping_ = true;
     wake_.SignalAll();
   }
-  if (thread_.joinable()) thread_.join();
+  if (thread_ != nullptr) thread_->Join();
+  thread_.reset();
 }
 
 void Sequencer::Submit(Event event, Reply reply) {

@@ -10,12 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/threads.h"
 #include "coordinator/core/machine.h"
 #include "coordinator/store/journal.h"
 
@@ -32,6 +32,7 @@ class Sequencer {
   struct Options {
     Policy policy;
     Clock* clock = nullptr;
+    Threads* threads = Threads::Real();
     State state;
     Soft soft;
     std::unique_ptr<Journal> journal;
@@ -85,9 +86,9 @@ class Sequencer {
   bool CommitOrWait();
 
   Options options_;
-  std::thread thread_;
+  std::unique_ptr<Threads::Thread> thread_;
   mutable Mutex mu_;
-  CondVar wake_;
+  WaitPoint wake_{options_.threads};
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string trouble_ ABSL_GUARDED_BY(mu_);

@@ -38,7 +38,8 @@ Agent::Agent(AgentOptions options)
     : options_(std::move(options)),
       metrics_(options_.metrics),
       checkpoints_(options_.fs, options_.scratch),
-      writer_(std::make_unique<BackgroundWriter>(&checkpoints_)) {}
+      writer_(std::make_unique<BackgroundWriter>(&checkpoints_,
+                                                 options_.threads)) {}
 
 Agent::~Agent() = default;
 

@@ -15,6 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/random_source.h"
+#include "common/base/threads.h"
 #include "common/config/run_settings.h"
 #include "common/io/file_system.h"
 #include "common/tensor/layout.h"
@@ -60,6 +62,8 @@ struct AgentOptions {
   // Environment.
   FileSystem* fs = FileSystem::Posix();
   Clock* clock = Clock::Real();
+  Threads* threads = Threads::Real();
+  RandomSource random_bytes = RandomBytes;
   CoordinatorPort* port = nullptr;     // Not owned; required.
   MetricsRegistry* metrics = nullptr;  // Not owned; required.
   std::function<absl::StatusOr<std::unique_ptr<Trainer>>(const RunSettings&,

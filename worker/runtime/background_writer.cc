@@ -14,7 +14,7 @@ void BackgroundWriter::Start(CheckpointHeader header,
     busy_ = true;
     outcome_ = absl::OkStatus();
   }
-  thread_ = std::thread(
+  thread_ = threads_->Start(
       [this, header = std::move(header), buffers = std::move(buffers)] {
         const absl::Status status = store_->Write(header, buffers);
         if (!status.ok()) {
@@ -33,7 +33,8 @@ bool BackgroundWriter::busy() const {
 }
 
 absl::Status BackgroundWriter::Wait() {
-  if (thread_.joinable()) thread_.join();
+  if (thread_ != nullptr) thread_->Join();
+  thread_.reset();
   MutexLock lock(&mu_);
   return outcome_;
 }

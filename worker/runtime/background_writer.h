@@ -3,10 +3,11 @@
 #ifndef WORKER_RUNTIME_BACKGROUND_WRITER_H_
 #define WORKER_RUNTIME_BACKGROUND_WRITER_H_
 
-#include <thread>
+#include <memory>
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/base/threads.h"
 #include "worker/update/checkpoint.h"
 
 namespace diloco {
@@ -15,7 +16,8 @@ namespace diloco {
 // call Wait before using it directly.
 class BackgroundWriter {
  public:
-  explicit BackgroundWriter(CheckpointStore* store) : store_(store) {}
+  BackgroundWriter(CheckpointStore* store, Threads* threads)
+      : store_(store), threads_(threads) {}
   ~BackgroundWriter() { (void)Wait(); }
 
   // Starts the write, after the one before has ended.
@@ -26,7 +28,8 @@ class BackgroundWriter {
 
  private:
   CheckpointStore* const store_;
-  std::thread thread_;
+  Threads* const threads_;
+  std::unique_ptr<Threads::Thread> thread_;
   mutable Mutex mu_;
   bool busy_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status outcome_ ABSL_GUARDED_BY(mu_);

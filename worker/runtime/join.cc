@@ -1,6 +1,5 @@
 // Start of an agent: scratch directory, join, settings, model, checkpoint.
 
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +7,9 @@
 #include "common/base/ids.h"
 #include "common/base/logging.h"
 #include "common/base/mutex.h"
+#include "common/base/random_source.h"
 #include "common/base/status_macros.h"
+#include "common/base/threads.h"
 #include "common/model/model_config.h"
 #include "worker/runtime/agent.h"
 
@@ -28,7 +29,7 @@ bool MayJoinLater(const absl::Status& status) {
 
 void Agent::PauseUnlessStopped(absl::Duration pause) {
   Mutex mu;
-  CondVar never;
+  WaitPoint never(options_.threads);
   MutexLock lock(&mu);
   const Instant end = options_.clock->Now() + pause;
   while (options_.clock->Now() < end && !options_.stop_requested()) {
@@ -79,7 +80,7 @@ absl::Status Agent::JoinRun() {
   JoinCall call;
   call.run = options_.run;
   call.worker = options_.worker;
-  call.attempt = RandomBytes(16);
+  call.attempt = options_.random_bytes(16);
   if (identity_.has_value()) {
     call.previous_session = identity_->session;
     call.last_seen = identity_->fencing;
@@ -90,8 +91,6 @@ absl::Status Agent::JoinRun() {
   call.data_tokens = data_->tokens();
   call.max_token = data_->max_token();
   Backoff backoff;
-  std::minstd_rand random(std::random_device{}());
-  std::uniform_real_distribution<double> draw(0.0, 1.0);
   const Instant give_up = options_.clock->Now() + options_.connect_timeout;
   absl::StatusCode told = absl::StatusCode::kOk;
   while (true) {
@@ -123,7 +122,7 @@ absl::Status Agent::JoinRun() {
                           << absl::FormatDuration(options_.connect_timeout)
                           << " error=\"" << refusal.message() << "\"";
     }
-    PauseUnlessStopped(backoff.Next(draw(random)));
+    PauseUnlessStopped(backoff.Next(Draw(options_.random_bytes)));
   }
   if (!options_.lineage.empty() &&
       joined_.fencing.lineage != options_.lineage) {
@@ -143,8 +142,14 @@ absl::Status Agent::JoinRun() {
                    << " settings=" << joined_.settings_digest.Short()
                    << (fresh_ ? " state=fresh" : " state=checkpoint");
   fresh_ = false;  // Should it join once more.
-  link_ = std::make_unique<Link>(options_.port, options_.clock,
-                                 joined_.beat_every, options_.stop_requested);
+  Link::Options link;
+  link.port = options_.port;
+  link.clock = options_.clock;
+  link.threads = options_.threads;
+  link.random_bytes = options_.random_bytes;
+  link.beat_every = joined_.beat_every;
+  link.stop_requested = options_.stop_requested;
+  link_ = std::make_unique<Link>(std::move(link));
   Report("starting");
   link_->Start();
   return absl::OkStatus();

@@ -1,7 +1,6 @@
 #include "worker/runtime/link.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "common/base/backoff.h"
@@ -21,18 +20,13 @@ bool IsFatal(const absl::Status& status) {
 
 }  // namespace
 
-Link::Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every,
-           std::function<bool()> stop_requested)
-    : port_(port),
-      clock_(clock),
-      beat_every_(beat_every),
-      stop_requested_(std::move(stop_requested)) {}
+Link::Link(Options options) : options_(std::move(options)) {}
 
 Link::~Link() { Stop(); }
 
 void Link::Start() {
-  watch_thread_ = std::thread([this] { WatchLoop(); });
-  beat_thread_ = std::thread([this] { BeatLoop(); });
+  watch_thread_ = options_.threads->Start([this] { WatchLoop(); });
+  beat_thread_ = options_.threads->Start([this] { BeatLoop(); });
 }
 
 void Link::Stop() {
@@ -42,8 +36,10 @@ void Link::Stop() {
     cancel_ = true;
     changed_.SignalAll();
   }
-  if (watch_thread_.joinable()) watch_thread_.join();
-  if (beat_thread_.joinable()) beat_thread_.join();
+  if (watch_thread_ != nullptr) watch_thread_->Join();
+  if (beat_thread_ != nullptr) beat_thread_->Join();
+  watch_thread_.reset();
+  beat_thread_.reset();
 }
 
 std::optional<RunView> Link::view() const {
@@ -57,12 +53,12 @@ absl::Status Link::fatal() const {
 }
 
 void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
-  const Instant end = clock_->Now() + timeout;
+  const Instant end = options_.clock->Now() + timeout;
   MutexLock lock(&mu_);
   const uint64_t wakes = wakes_;
   while (!stop_ && fatal_.ok() && wakes_ == wakes &&
          !(view_.has_value() && view_->revision != seen)) {
-    const absl::Duration left = end - clock_->Now();
+    const absl::Duration left = end - options_.clock->Now();
     if (left <= absl::ZeroDuration()) return;
     changed_.WaitFor(&mu_, left);
   }
@@ -73,7 +69,7 @@ void Link::GuardTransfer(uint64_t base_version) {
   guard_version_ = base_version;
   const bool moved_on = view_.has_value() && !view_->fragments.empty() &&
                         view_->fragments[0].version > base_version;
-  cancel_ = stop_ || !fatal_.ok() || moved_on || stop_requested_();
+  cancel_ = stop_ || !fatal_.ok() || moved_on || options_.stop_requested();
 }
 
 void Link::SetProgress(const ProgressReport& report) {
@@ -87,7 +83,7 @@ void Link::BeatNow() {
     MutexLock lock(&mu_);
     report = progress_;
   }
-  const absl::StatusOr<uint64_t> revision = port_->Report(report);
+  const absl::StatusOr<uint64_t> revision = options_.port->Report(report);
   if (!revision.ok()) OnError(revision.status());
 }
 
@@ -116,7 +112,7 @@ void Link::ReportEvals() {
   }
   for (const auto& [slice, sum] : wanted) {
     const absl::Status status =
-        port_->ReportEval(version, slice, sum.loss_sum, sum.tokens);
+        options_.port->ReportEval(version, slice, sum.loss_sum, sum.tokens);
     if (absl::IsCancelled(status)) return;
     if (status.ok()) continue;
     DILOCO_LOG(INFO) << "evaluation not taken version=" << version
@@ -164,11 +160,10 @@ void Link::OnError(const absl::Status& status) {
 
 void Link::WatchLoop() {
   Backoff backoff;
-  std::minstd_rand random(std::random_device{}());
-  std::uniform_real_distribution<double> draw(0.0, 1.0);
   uint64_t known = 0;
   while (true) {
-    const absl::StatusOr<RunView> view = port_->Watch(known, kWatchWait);
+    const absl::StatusOr<RunView> view =
+        options_.port->Watch(known, kWatchWait);
     if (view.ok()) {
       known = view->revision;
       backoff.Reset();
@@ -179,7 +174,7 @@ void Link::WatchLoop() {
     MutexLock lock(&mu_);
     if (stop_ || !fatal_.ok()) return;
     if (!view.ok()) {
-      changed_.WaitFor(&mu_, backoff.Next(draw(random)));
+      changed_.WaitFor(&mu_, backoff.Next(Draw(options_.random_bytes)));
       if (stop_) return;
     }
   }
@@ -189,12 +184,12 @@ void Link::BeatLoop() {
   while (true) {
     {
       MutexLock lock(&mu_);
-      const Instant end = clock_->Now() + beat_every_;
+      const Instant end = options_.clock->Now() + options_.beat_every;
       while (!stop_ && fatal_.ok() && !beat_now_) {
-        const absl::Duration left = end - clock_->Now();
+        const absl::Duration left = end - options_.clock->Now();
         if (left <= absl::ZeroDuration()) break;
         changed_.WaitFor(&mu_, std::min(left, kStopPoll));
-        if (stop_requested_() && !cancel_) {
+        if (options_.stop_requested() && !cancel_) {
           cancel_ = true;
           ++wakes_;
           changed_.SignalAll();

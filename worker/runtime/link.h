@@ -8,10 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/random_source.h"
+#include "common/base/threads.h"
 #include "worker/train/trainer.h"
 #include "worker/transport/coordinator_port.h"
 
@@ -20,10 +21,16 @@ namespace diloco {
 // Thread-safe.
 class Link {
  public:
-  // `port` and `clock` outlive the link. `stop_requested` is polled: once true,
-  // transfers are cancelled and waiting ends.
-  Link(CoordinatorPort* port, Clock* clock, absl::Duration beat_every,
-       std::function<bool()> stop_requested);
+  struct Options {
+    CoordinatorPort* port = nullptr;  // Outlives the link, as `clock` does.
+    Clock* clock = nullptr;
+    Threads* threads = Threads::Real();
+    RandomSource random_bytes = RandomBytes;  // For jitter.
+    absl::Duration beat_every;
+    // Polled: once true, transfers are cancelled and waiting ends.
+    std::function<bool()> stop_requested;
+  };
+  explicit Link(Options options);
   ~Link();
 
   void Start();
@@ -59,15 +66,12 @@ class Link {
   void OnError(const absl::Status& status);
   void ReportEvals();
 
-  CoordinatorPort* const port_;
-  Clock* const clock_;
-  const absl::Duration beat_every_;
-  const std::function<bool()> stop_requested_;
+  const Options options_;
   CancelFlag cancel_{false};
-  std::thread watch_thread_;
-  std::thread beat_thread_;
+  std::unique_ptr<Threads::Thread> watch_thread_;
+  std::unique_ptr<Threads::Thread> beat_thread_;
   mutable Mutex mu_;
-  CondVar changed_;
+  WaitPoint changed_{options_.threads};
   std::optional<RunView> view_ ABSL_GUARDED_BY(mu_);
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
   ProgressReport progress_ ABSL_GUARDED_BY(mu_);

@@ -118,9 +118,10 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(len(runs), 1, runs)
         return runs[0]
 
-    def check_result(self, log, last_round):
-        self.assertEqual([int(number) for number in ROUND.findall(log)],
-                         list(range(1, last_round + 1)))
+    def check_result(self, log, last_round=None):
+        rounds = [int(number) for number in ROUND.findall(log)]
+        self.assertEqual(rounds, list(range(
+            1, (last_round or len(rounds)) + 1)))
         report = log.split("== result", 1)[1]
         ratios = re.search(
             r"fewer bytes +([\d.]+) times sent, ([\d.]+) times in total",
@@ -135,15 +136,46 @@ class Quickstart(unittest.TestCase):
             self.assertEqual(json.load(config)["model_type"], "llama")
 
 
+    def check_faults(self, log):
+        """A worker and the coordinator were killed, and everybody was back."""
+        lines = log.splitlines()
+        told = [number for number, line in enumerate(lines) if " ! " in line]
+        self.assertEqual(len(told), 4, log)
+        for number, words in zip(told, (
+                r"worker-1 is killed with SIGKILL",
+                r"worker-1 is started again",
+                r"coordinator is killed with SIGKILL at version \d+, digest ",
+                r"back after \d+\.\d s with (same version, same digest|version)"
+        )):
+            self.assertRegex(lines[number], words)
+        without = [line for line in lines[told[0]:told[1]]
+                   if re.match(r" +\d+  \S+/\S+ +1 ", line)]
+        self.assertEqual(len(without), 1, log)
+        self.assertRegex("\n".join(lines[told[1]:]),
+                         r"(?m)^ +\d+  \S+/\S+ +2 ")
+        worker = self.log(os.path.join("work", self.only_run(),
+                                       "worker-1.log"))
+        self.assertIn("state=checkpoint", worker)
+        # Written as they came: also those before the coordinator's restart
+        # have their traffic.
+        rows = [json.loads(row) for row in self.log(os.path.join(
+            "work", self.only_run(), "rounds.json")).splitlines()]
+        self.assertEqual(len(rows), len(ROUND.findall(log)))
+        for row in rows:
+            self.assertIsNotNone(row["bytes_up"])
+            self.assertGreater(row["eval_loss"], 0)
+
+
 @unittest.skipIf(LONG, "only in the short form")
 class Short(Quickstart):
 
-    def test_own_text_ends_with_a_report_a_sample_and_a_model(self):
+    def test_own_text_and_two_faults_end_with_a_report_and_a_model(self):
         # As other systems write text: CRLF, and no newline at the end.
         text = self.write_text("\r\n".join(bible("Ge1:1-Ex40:38")).encode(),
                                "My text!.txt")
-        log = self.finish(self.start("--rounds", "2", "--text", text))
-        self.check_result(log, last_round=2)
+        log = self.finish(self.start("--rounds", "6", "--text", text))
+        self.check_result(log)
+        self.check_faults(log)
         # A sentence under the first round; its text goes on from the text's.
         self.assertRegex(log, r'(?m)^ +1  .*\n +"In the beginning God')
         # Nothing is left over, and nothing ran that was started here.

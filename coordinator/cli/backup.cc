@@ -1,8 +1,4 @@
 // `dilococtl backup`: a consistent copy of a state directory.
-#include "coordinator/offline/backup.h"
-
-#include <unistd.h>
-
 #include <cstdio>
 #include <string>
 
@@ -10,6 +6,8 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/message_json.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/offline/run_copy.h"
 
 namespace diloco {
 namespace {
@@ -20,16 +18,13 @@ absl::Status RunBackup(const Invocation& invocation) {
     return absl::InvalidArgumentError(
         "backup needs --out DIR, a directory that does not exist yet");
   }
-  const bool show = isatty(STDERR_FILENO) != 0;
-  ASSIGN_OR_RETURN(
-      const BackupResult result,
-      BackUp(FileSystem::Posix(), invocation.positional[0], out,
-             [show](uint64_t bytes) {
-               if (!show) return;
-               std::fprintf(stderr, "\rcopied %s ",
-                            FormatBytes(static_cast<double>(bytes)).c_str());
-             }));
-  if (show) std::fprintf(stderr, "\n");
+  RunCopy result;
+  {
+    const CopyProgress progress;
+    ASSIGN_OR_RETURN(result,
+                     BackUp(FileSystem::Posix(), invocation.positional[0], out,
+                            progress.callback()));
+  }
   if (invocation.json) {
     nlohmann::ordered_json json;
     json["out"] = out;

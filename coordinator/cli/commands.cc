@@ -70,7 +70,8 @@ std::vector<CommandSpec> AllCommands() {
       StatusCommand(),  WatchCommand(),  ReportCommand(),  PauseCommand(),
       ResumeCommand(),  StopCommand(),   DrainCommand(),   EvictCommand(),
       ExportCommand(),  ConfigCommand(), InspectCommand(), VerifyCommand(),
-      HistoryCommand(), BackupCommand(), RepairCommand(),  VersionCommand()};
+      HistoryCommand(), BackupCommand(), RestoreCommand(), RollbackCommand(),
+      ForkCommand(),    RefoldCommand(), RepairCommand(),  VersionCommand()};
 }
 
 int RunDilococtl(const std::vector<std::string>& args) {

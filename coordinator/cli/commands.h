@@ -22,6 +22,10 @@ CommandSpec InspectCommand();
 CommandSpec VerifyCommand();
 CommandSpec HistoryCommand();
 CommandSpec BackupCommand();
+CommandSpec RestoreCommand();
+CommandSpec RollbackCommand();
+CommandSpec ForkCommand();
+CommandSpec RefoldCommand();
 CommandSpec RepairCommand();
 CommandSpec VersionCommand();
 

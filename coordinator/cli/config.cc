@@ -10,23 +10,10 @@
 #include "common/io/file_system.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/example_run.h"
+#include "coordinator/cli/run_file.h"
 
 namespace diloco {
 namespace {
-
-// All errors as they are, one a line, so that editors can jump to them.
-absl::StatusOr<LoadedRun> Load(const std::string& path) {
-  absl::StatusOr<LoadedRun> loaded = LoadRunConfig(FileSystem::Posix(), path);
-  if (!loaded.ok()) {
-    std::fprintf(stderr, "%s\n",
-                 std::string(loaded.status().message()).c_str());
-    return absl::InvalidArgumentError("");
-  }
-  for (const std::string& warning : loaded->warnings) {
-    std::fprintf(stderr, "%s\n", warning.c_str());
-  }
-  return loaded;
-}
 
 absl::Status Init(const std::string& path) {
   FileSystem* const fs = FileSystem::Posix();
@@ -53,7 +40,8 @@ absl::Status RunConfigCommand(const Invocation& invocation) {
         "config ", action, ": expected check, print or init",
         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
-  ASSIGN_OR_RETURN(const LoadedRun loaded, Load(invocation.positional[1]));
+  ASSIGN_OR_RETURN(const LoadedRun loaded,
+                   LoadRunFile(invocation.positional[1]));
   if (action == "print") {
     std::fputs(PrintRunConfig(loaded.config).c_str(), stdout);
     return absl::OkStatus();

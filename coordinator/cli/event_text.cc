@@ -157,6 +157,17 @@ std::string Text(const v1::RunFinishedFact& fact) {
   return absl::StrCat("run finished", Because(fact.reason()));
 }
 
+std::string Text(const v1::LineageStartedFact& fact) {
+  std::string versions;
+  for (const v1::LineageStartedFact::Fragment& fragment : fact.fragments()) {
+    absl::StrAppend(&versions, versions.empty() ? "" : ", ",
+                    fragment.version());
+  }
+  return absl::StrCat("lineage ", ToHex(fact.lineage()).substr(0, 8),
+                      " goes on from version ", versions,
+                      Because(fact.reason()));
+}
+
 std::string FactText(const v1::Record& record) {
   switch (record.fact_case()) {
     case v1::Record::kRunCreated:
@@ -197,6 +208,8 @@ std::string FactText(const v1::Record& record) {
       return Text(record.stop_requested());
     case v1::Record::kRunFinished:
       return Text(record.run_finished());
+    case v1::Record::kLineageStarted:
+      return Text(record.lineage_started());
     case v1::Record::FACT_NOT_SET:
       break;
   }

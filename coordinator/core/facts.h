@@ -248,12 +248,31 @@ struct RunFinished {
   friend bool operator==(const RunFinished&, const RunFinished&) = default;
 };
 
+// The run goes on from these versions under another identity, after a rollback
+// or from a backup: what came later does not count, the open round is dropped,
+// and every worker starts afresh. Written by dilococtl, never decided.
+struct LineageStarted {
+  std::string lineage;  // 16 bytes.
+  struct Fragment {
+    uint64_t version = 0;
+    Digest digest;
+    FileRef theta_image;
+    FileRef momentum_image;
+    friend bool operator==(const Fragment&, const Fragment&) = default;
+  };
+  std::vector<Fragment> fragments;
+  uint64_t folded_tokens = 0;
+  std::string reason;
+  friend bool operator==(const LineageStarted&,
+                         const LineageStarted&) = default;
+};
+
 using Fact =
     std::variant<RunCreated, EpochStarted, WorkerJoined, WorkerReturned,
                  WorkerDeparted, DrainRequested, RoundOpened, RoundExtended,
                  UpdateCommitted, UpdateRefused, RoundClosed, VersionPublished,
                  EvalOpened, EvalReassigned, EvalReported, EvalAbandoned,
-                 PauseChanged, StopRequested, RunFinished>;
+                 PauseChanged, StopRequested, RunFinished, LineageStarted>;
 
 }  // namespace diloco
 

@@ -1,5 +1,6 @@
 #include "coordinator/core/state.h"
 
+#include <algorithm>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -210,6 +211,62 @@ struct Apply {
     state.finished = true;
     state.finish_reason = fact.reason;
     return absl::OkStatus();
+  }
+
+  absl::Status operator()(const LineageStarted& fact) {
+    if (fact.fragments.size() != state.fragments.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a lineage of ", fact.fragments.size(),
+                       " fragments in a run of ", state.fragments.size()));
+    }
+    for (size_t f = 0; f < fact.fragments.size(); ++f) {
+      if (fact.fragments[f].version > state.fragments[f].version) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a lineage that begins at version ",
+                         fact.fragments[f].version, " of fragment ", f,
+                         ", the newest is ", state.fragments[f].version));
+      }
+    }
+    state.past_lineages.push_back(state.lineage);
+    state.lineage = fact.lineage;
+    for (size_t f = 0; f < fact.fragments.size(); ++f) {
+      FragmentState& fragment = state.fragments[f];
+      const uint64_t last_round = fragment.last_round;  // Keys stay unique.
+      fragment = FragmentState{};
+      fragment.last_round = last_round;
+      fragment.version = fact.fragments[f].version;
+      fragment.digest = fact.fragments[f].digest;
+    }
+    state.folded_tokens = fact.folded_tokens;
+    state.started = false;  // All have left: join.wait_for counts again.
+    state.finished = false;
+    state.finish_reason.clear();
+    state.stop_after_round.reset();
+    state.stop_reason.clear();
+    const uint64_t version = fact.fragments[0].version;
+    state.eval.reset();
+    if (state.last_eval.has_value() && state.last_eval->version > version) {
+      state.last_eval.reset();
+    }
+    if (state.evaluated_until.has_value()) {
+      state.evaluated_until = std::min(*state.evaluated_until, version);
+    }
+    for (auto& [name, worker] : state.workers) StartAfresh(worker);
+    return absl::OkStatus();
+  }
+
+  // Its tokens and values are of the lineage before.
+  void StartAfresh(WorkerState& worker) {
+    if (worker.membership == Membership::kEvicted) return;
+    worker.membership = Membership::kLeft;
+    worker.departed_at = state.revision;
+    worker.session.clear();
+    worker.previous_session.clear();
+    worker.replaced_session.clear();
+    worker.attempt.clear();
+    worker.draining = false;
+    worker.carried_tokens = 0;
+    worker.progress_reached = 0;
   }
 
   bool IsNeeded(const std::string& name) const {

@@ -108,6 +108,7 @@ struct EvalResult {
 struct State {
   std::string run;
   std::string lineage;
+  std::vector<std::string> past_lineages;  // That this one goes on from.
   Digest settings_digest;
   Digest layout_digest;
   uint64_t epoch = 0;

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> TreeCopy::Create(
   const std::string path = JoinPath(to_, relative);
   RETURN_IF_ERROR(fs_->CreateDirs(DirName(path)));
   dirs_.insert(DirName(path));
-  written_.push_back(path);
+  ++files_;
   return fs_->OpenForWrite(path);
 }
 
@@ -66,15 +66,12 @@ absl::Status TreeCopy::Sync() {
   return absl::OkStatus();
 }
 
-void TreeCopy::Undo() {
-  for (const std::string& path : written_) fs_->Remove(path).IgnoreError();
-  // A directory comes after those below it.
-  for (auto dir = dirs_.rbegin(); dir != dirs_.rend(); ++dir) {
-    fs_->Remove(*dir).IgnoreError();
+void RemoveTree(FileSystem* fs, const std::string& path) {
+  const absl::StatusOr<std::vector<std::string>> names = fs->List(path);
+  if (names.ok()) {
+    for (const std::string& name : *names) RemoveTree(fs, JoinPath(path, name));
   }
-  fs_->Remove(to_).IgnoreError();
-  written_.clear();
-  dirs_.clear();
+  fs->Remove(path).IgnoreError();
 }
 
 }  // namespace diloco

@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,9 +30,7 @@ class TreeCopy {
   std::string Relative(const std::string& path) const;
   // Makes the names durable.
   absl::Status Sync();
-  // Removes what was copied, as far as that goes.
-  void Undo();
-  uint64_t files() const { return written_.size(); }
+  uint64_t files() const { return files_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -45,9 +42,12 @@ class TreeCopy {
   const std::string to_;
   const std::function<void(uint64_t)> progress_;
   std::set<std::string> dirs_;
-  std::vector<std::string> written_;
+  uint64_t files_ = 0;
   uint64_t bytes_ = 0;
 };
+
+// Removes a file, or a directory and what is in it, as far as that goes.
+void RemoveTree(FileSystem* fs, const std::string& path);
 
 }  // namespace diloco
 

@@ -54,6 +54,14 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
   // Evolve has checked that each belongs to a round that is open or folding.
   if (const auto* created = std::get_if<RunCreated>(&fact)) {
     created_ = *created;
+    for (uint32_t f = 0; f < created->fragments.size(); ++f) {
+      const RunCreated::Fragment& files = created->fragments[f];
+      by_version_[{f, 0}] = {
+          files.digest,
+          {FileRef{}, files.theta_image, files.momentum_image},
+          std::nullopt,
+          0};
+    }
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     by_round_[{opened->fragment, opened->round}] = rounds_.size();
     rounds_.emplace_back().opened = *opened;
@@ -67,36 +75,53 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
     Find(closed->fragment, closed->round)->closed = *closed;
   } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
     Find(published->fragment, published->round)->published = *published;
-    by_version_[{published->fragment, published->version}] =
-        by_round_[{published->fragment, published->round}];
+    by_version_[{published->fragment, published->version}] = {
+        published->digest,
+        {published->blob, published->theta_image, published->momentum_image},
+        by_round_[{published->fragment, published->round}],
+        published->folded_tokens};
+  } else if (const auto* lineage = std::get_if<LineageStarted>(&fact)) {
+    for (uint32_t f = 0; f < lineage->fragments.size(); ++f) {
+      const LineageStarted::Fragment& begin = lineage->fragments[f];
+      by_version_.erase(by_version_.upper_bound({f, begin.version}),
+                        by_version_.upper_bound({f, UINT64_MAX}));
+      Files& files = by_version_[{f, begin.version}].files;
+      files.theta_image = begin.theta_image;
+      files.momentum_image = begin.momentum_image;
+    }
   }
   return absl::OkStatus();
 }
 
+const RunArchive::Version* RunArchive::FindVersion(uint32_t fragment,
+                                                   uint64_t version) const {
+  const auto it = by_version_.find({fragment, version});
+  return it == by_version_.end() ? nullptr : &it->second;
+}
+
 const RoundRecord* RunArchive::RoundOfVersion(uint32_t fragment,
                                               uint64_t version) const {
-  const auto it = by_version_.find({fragment, version});
-  return it == by_version_.end() ? nullptr : &rounds_[it->second];
+  const Version* const found = FindVersion(fragment, version);
+  if (found == nullptr || !found->round.has_value()) return nullptr;
+  return &rounds_[*found->round];
 }
 
 std::optional<Digest> RunArchive::DigestOf(uint32_t fragment,
                                            uint64_t version) const {
-  if (version == 0) return created_.fragments[fragment].digest;
-  const RoundRecord* const round = RoundOfVersion(fragment, version);
-  if (round == nullptr) return std::nullopt;
-  return round->published->digest;
+  const Version* const found = FindVersion(fragment, version);
+  if (found == nullptr) return std::nullopt;
+  return found->digest;
+}
+
+uint64_t RunArchive::FoldedTokensAt(uint32_t fragment, uint64_t version) const {
+  const Version* const found = FindVersion(fragment, version);
+  return found == nullptr ? 0 : found->folded_tokens;
 }
 
 RunArchive::Files RunArchive::FilesOf(uint32_t fragment,
                                       uint64_t version) const {
-  if (version == 0) {
-    const RunCreated::Fragment& files = created_.fragments[fragment];
-    return {FileRef{}, files.theta_image, files.momentum_image};
-  }
-  const RoundRecord* const round = RoundOfVersion(fragment, version);
-  if (round == nullptr) return {};
-  return {round->published->blob, round->published->theta_image,
-          round->published->momentum_image};
+  const Version* const found = FindVersion(fragment, version);
+  return found == nullptr ? Files{} : found->files;
 }
 
 }  // namespace diloco

@@ -50,10 +50,13 @@ class RunArchive {
   const State& state() const { return state_; }
   // In the order of their opening.
   const std::vector<RoundRecord>& rounds() const { return rounds_; }
-  // The round that made a version; null for version 0 and unknown ones.
+  // The round that made a version; null for version 0 and unknown ones. What a
+  // rollback undid is unknown.
   const RoundRecord* RoundOfVersion(uint32_t fragment, uint64_t version) const;
   // Digest of theta at a version; absent for an unknown one.
   std::optional<Digest> DigestOf(uint32_t fragment, uint64_t version) const;
+  // Of the run, when the version was published.
+  uint64_t FoldedTokensAt(uint32_t fragment, uint64_t version) const;
   // The files of a version as recorded; empty ones where there is none.
   struct Files {
     FileRef blob, theta_image, momentum_image;
@@ -74,9 +77,17 @@ class RunArchive {
   RunCreated created_;
   State state_;
   std::vector<RoundRecord> rounds_;
-  // Indices into rounds_ by (fragment, round) and (fragment, version).
-  std::map<std::pair<uint32_t, uint64_t>, size_t> by_round_;
-  std::map<std::pair<uint32_t, uint64_t>, size_t> by_version_;
+  using Key = std::pair<uint32_t, uint64_t>;  // Fragment; round or version.
+  struct Version {
+    Digest digest;
+    Files files;
+    std::optional<size_t> round;  // In rounds_; absent for version 0.
+    uint64_t folded_tokens = 0;
+  };
+  const Version* FindVersion(uint32_t fragment, uint64_t version) const;
+
+  std::map<Key, size_t> by_round_;     // Indices into rounds_.
+  std::map<Key, Version> by_version_;  // Of the newest lineage.
   VersionStore versions_;
   SpoolStore spools_;
 };

@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -62,8 +63,18 @@ void CoordinatorImpl::Fatal(const absl::Status& status) {
   std::_Exit(1);
 }
 
+bool CoordinatorImpl::IsPast(const std::string& lineage) const {
+  return std::count(past_lineages_.begin(), past_lineages_.end(), lineage) > 0;
+}
+
 absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) const {
   if (fencing.lineage.empty()) return absl::OkStatus();
+  if (IsPast(fencing.lineage)) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the run goes on in lineage ", ToHex(fencing_.lineage),
+        " after a rollback or a restored backup, the caller belongs to ",
+        ToHex(fencing.lineage), ": join again"));
+  }
   if (fencing.lineage != fencing_.lineage) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this coordinator serves lineage ", ToHex(fencing_.lineage),
@@ -121,6 +132,12 @@ std::pair<absl::Status, uint64_t> CoordinatorImpl::SubmitAndWait(Event event) {
 void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
                            std::optional<Digest> settings_digest,
                            Done<JoinOutcome> done) {
+  if (IsPast(last_seen.lineage)) {
+    // Its values and its session are of a lineage that has ended.
+    event.previous_session.clear();
+    event.fresh = true;
+    last_seen = Fencing{};
+  }
   const absl::Status fencing = CheckFencing(last_seen);
   if (!fencing.ok()) return done(fencing);
   if (settings_digest.has_value() &&

@@ -95,6 +95,7 @@ class CoordinatorImpl final : public Coordinator {
   absl::Status CheckNotLost() const;
   absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);
 
+  bool IsPast(const std::string& lineage) const;
   // The caller's right to speak: newer epochs and other lineages are refused,
   // then the session is looked up. On the sequencer's thread.
   absl::Status CheckFencing(const Fencing& fencing) const;
@@ -147,6 +148,7 @@ class CoordinatorImpl final : public Coordinator {
   Instant started_at_;
   std::unique_ptr<FileLock> lock_;
   Fencing fencing_;
+  std::vector<std::string> past_lineages_;  // That this run went on from.
   std::optional<FileRef> eval_shard_;
   std::vector<std::pair<std::string, FileRef>> tokenizer_files_;
   std::map<Digest, ServedFile> served_files_;

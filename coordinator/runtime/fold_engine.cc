@@ -89,6 +89,17 @@ void FoldEngine::Learn(const Fact& fact) {
     if (!closed->members.empty()) {
       fragments_[closed->fragment].closed = *closed;
     }
+  } else if (const auto* lineage = std::get_if<LineageStarted>(&fact)) {
+    for (uint32_t f = 0; f < fragments_.size(); ++f) {
+      Fragment& fragment = fragments_[f];
+      const uint64_t version = lineage->fragments[f].version;
+      fragment.closed.reset();
+      fragment.history.erase(fragment.history.upper_bound(version),
+                             fragment.history.end());
+      std::erase_if(fragment.images,
+                    [version](uint64_t image) { return image >= version; });
+      fragment.images.push_back(version);
+    }
   } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
     Fragment& fragment = fragments_[published->fragment];
     DILOCO_CHECK(fragment.closed.has_value());

@@ -217,6 +217,7 @@ absl::Status CoordinatorImpl::Recover() {
   AppendFact(*journal, state, started);
   RETURN_IF_ERROR(journal->Commit());
   fencing_ = {state.lineage, state.epoch, state.boot_nonce};
+  past_lineages_ = state.past_lineages;
   DILOCO_LOG(INFO) << "recovered run=" << state.run << " epoch=" << state.epoch
                    << " version=" << state.fragments[0].version
                    << " digest=" << state.fragments[0].digest.Short()

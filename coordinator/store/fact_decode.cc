@@ -232,6 +232,21 @@ absl::StatusOr<Fact> From(const v1::PauseChangedFact& in) {
   return PauseChanged{in.paused(), in.reason()};
 }
 
+absl::StatusOr<Fact> From(const v1::LineageStartedFact& in) {
+  LineageStarted fact;
+  fact.lineage = in.lineage();
+  for (const v1::LineageStartedFact::Fragment& fragment : in.fragments()) {
+    LineageStarted::Fragment& added = fact.fragments.emplace_back();
+    added.version = fragment.version();
+    ASSIGN_OR_RETURN(added.digest, ToDigest(fragment.digest()));
+    ASSIGN_OR_RETURN(added.theta_image, ToFile(fragment.theta_image()));
+    ASSIGN_OR_RETURN(added.momentum_image, ToFile(fragment.momentum_image()));
+  }
+  fact.folded_tokens = in.folded_tokens();
+  fact.reason = in.reason();
+  return fact;
+}
+
 absl::StatusOr<Fact> From(const v1::StopRequestedFact& in) {
   return StopRequested{in.after_round(), in.reason()};
 }
@@ -280,6 +295,8 @@ absl::StatusOr<Fact> FromRecord(const v1::Record& record) {
       return From(record.stop_requested());
     case v1::Record::kRunFinished:
       return From(record.run_finished());
+    case v1::Record::kLineageStarted:
+      return From(record.lineage_started());
     case v1::Record::FACT_NOT_SET:
       break;
   }

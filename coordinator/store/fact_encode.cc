@@ -224,6 +224,19 @@ struct ToRecord {
   void operator()(const RunFinished& fact) {
     record.mutable_run_finished()->set_reason(Text(fact.reason));
   }
+  void operator()(const LineageStarted& fact) {
+    v1::LineageStartedFact* out = record.mutable_lineage_started();
+    out->set_lineage(fact.lineage);
+    for (const LineageStarted::Fragment& fragment : fact.fragments) {
+      v1::LineageStartedFact::Fragment* added = out->add_fragments();
+      added->set_version(fragment.version);
+      added->set_digest(fragment.digest.ToBytes());
+      Put(fragment.theta_image, added->mutable_theta_image());
+      Put(fragment.momentum_image, added->mutable_momentum_image());
+    }
+    out->set_folded_tokens(fact.folded_tokens);
+    out->set_reason(Text(fact.reason));
+  }
 };
 
 }  // namespace

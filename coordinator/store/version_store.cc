@@ -135,6 +135,17 @@ void VersionStore::Learn(const Fact& fact) {
       entries_[{f, 0}] = {FileRef{}, files.theta_image, files.momentum_image,
                           files.digest};
     }
+  } else if (const auto* lineage = std::get_if<LineageStarted>(&fact)) {
+    for (uint32_t f = 0; f < lineage->fragments.size(); ++f) {
+      const LineageStarted::Fragment& begin = lineage->fragments[f];
+      // Later ones are of the lineage before.
+      entries_.erase(entries_.upper_bound({f, begin.version}),
+                     entries_.upper_bound({f, UINT64_MAX}));
+      Entry& entry = entries_[{f, begin.version}];
+      entry.theta_image = begin.theta_image;
+      entry.momentum_image = begin.momentum_image;
+      entry.fragment_digest = begin.digest;
+    }
   } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
     entries_[{published->fragment, published->version}] = {
         published->blob, published->theta_image, published->momentum_image,

@@ -63,7 +63,11 @@ absl::Status Agent::Run() {
     // The coordinator does not know the session: once, a new one may help.
     DILOCO_LOG(WARNING) << "joins again worker=" << options_.worker
                         << " cause=\"" << status.message() << "\"";
+    const std::string lineage = identity_->fencing.lineage;
     status = JoinRun();
+    if (status.ok() && joined_.fencing.lineage != lineage) {
+      status = StartAfresh();
+    }
     if (status.ok()) status = Loop();
     if (absl::IsCancelled(status) && options_.stop_requested()) {
       status = absl::OkStatus();

@@ -97,6 +97,8 @@ class Agent {
   absl::Status JoinRun();
   absl::Status PrepareTraining();
   absl::Status RestoreCheckpoint();
+  // In another lineage: nothing of before may go into it.
+  absl::Status StartAfresh();
   void PauseUnlessStopped(absl::Duration pause);
   // The end of every run that had joined.
   void Finish(const absl::Status& status);

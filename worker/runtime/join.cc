@@ -171,7 +171,26 @@ absl::Status Agent::PrepareTraining() {
   return absl::OkStatus();
 }
 
+absl::Status Agent::StartAfresh() {
+  DILOCO_LOG(WARNING) << "the run was rolled back or restored; this worker "
+                         "drops what it holds and pulls theta worker="
+                      << options_.worker;
+  restored_.reset();
+  spooled_.reset();
+  local_ = LocalState{};
+  held_digest_.reset();
+  RETURN_IF_ERROR(PrepareTraining());
+  return RestoreCheckpoint();
+}
+
 absl::Status Agent::RestoreCheckpoint() {
+  if (restored_.has_value() &&
+      restored_->header.lineage != joined_.fencing.lineage) {
+    DILOCO_LOG(WARNING) << "the run was rolled back or restored since the "
+                           "checkpoint, which is not used worker="
+                        << options_.worker;
+    restored_.reset();
+  }
   if (!restored_.has_value()) {
     // A cold AdamW in a run that has moved on starts with a ramp.
     ramp_left_ = joined_.settings.join_ramp_steps;

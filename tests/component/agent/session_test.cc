@@ -1,5 +1,6 @@
 // Joining, what is said at it, and sessions that end.
 
+#include "coordinator/offline/lineage.h"
 #include "tests/component/agent/agent_run.h"
 
 namespace diloco {
@@ -129,6 +130,39 @@ TEST_CASE("totals of a beat are of the worker's life, not of the process") {
   const WorkerProgress after = fixture.Status().workers[0].progress;
   REQUIRE(after.inner_steps > before);
   REQUIRE(after.tokens == 8 * after.inner_steps);
+}
+
+TEST_CASE("a worker of a lineage that has ended pulls theta and goes on") {
+  Fixture fixture(1);
+  fixture.MakeLong();
+  fixture.StartCoordinator();
+  Worker worker(fixture, 0);
+  worker.Start();
+  fixture.AwaitVersion(5);
+  // With its process, or with a new one on its scratch directory.
+  const bool restarted = GENERATE(false, true);
+  if (restarted) {
+    worker.port.set_cut(true);
+    worker.stop = true;
+    worker.Join();
+  }
+  fixture.StopCoordinator();
+  const std::string state = fixture.dir.File("state");
+  const auto rolled =
+      RollBack(FileSystem::Posix(), state, 4, std::string(16, 'L'));
+  INFO(rolled.status());
+  REQUIRE(rolled.ok());
+  fixture.StartCoordinator();
+  Worker again(fixture, 0);
+  if (restarted) again.Start();
+  fixture.AwaitVersion(6);
+  fixture.Admin(StopEvent{});
+  Worker& last = restarted ? again : worker;
+  last.Join();
+  INFO(last.status);
+  REQUIRE(last.status.ok());
+  // Its digests were compared at each version; none was wrong.
+  CHECK(fixture.Status().workers[0].rounds_folded >= 7);
 }
 
 }  // namespace

@@ -1,12 +1,10 @@
 // Offline tools on what a real coordinator wrote.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/offline/backup.h"
 #include "coordinator/offline/repair.h"
 #include "coordinator/offline/replay.h"
-#include "coordinator/offline/run_archive.h"
-#include "coordinator/offline/verify.h"
-#include "tests/component/coordinator/test_run.h"
+#include "coordinator/offline/run_copy.h"
+#include "tests/component/coordinator/offline_run.h"
 #include "tests/support/catch.h"
 
 namespace diloco {
@@ -15,42 +13,6 @@ namespace {
 using Code = absl::StatusCode;
 
 constexpr char kJournalPath[] = "state/journal-000001.log";
-
-void IgnoreProgress(uint64_t) {}
-
-// Two workers, an image every other version, five versions.
-struct OfflineRun {
-  OfflineRun() : run(2) {
-    run.options.image_every = 2;
-    REQUIRE(run.Start().ok());
-    run.JoinAll();
-    for (uint64_t version = 1; version <= 5; ++version) {
-      run.DeliverAll();
-      REQUIRE(run.AwaitVersion(version).ok());
-      digests.push_back(run.digest());
-    }
-  }
-  std::unique_ptr<RunArchive> Archive(const std::string& dir = kStateDir) {
-    auto archive = RunArchive::Read(&run.fs, dir);
-    INFO(archive.status());
-    REQUIRE(archive.ok());
-    return *std::move(archive);
-  }
-  // The first problem; empty: all is good.
-  std::string Problem(const std::string& dir = kStateDir) {
-    std::string problem;
-    const bool good = VerifyRun(*Archive(dir), [&](const Finding& finding) {
-      if (finding.kind == Finding::Kind::kProblem && problem.empty()) {
-        problem = finding.text;
-      }
-    });
-    CHECK(good == problem.empty());
-    return problem;
-  }
-
-  TestRun run;
-  std::vector<Digest> digests;  // Of versions 1, 2, ...
-};
 
 TEST_CASE("the archive tells the rounds of a run while it runs") {
   OfflineRun offline;

@@ -93,7 +93,7 @@ absl::StatusOr<T> TestRun::Wait(const std::function<void(Done<T>)>& start) {
   return **answer;
 }
 
-void TestRun::JoinAll() {
+void TestRun::JoinAll(const Fencing& last_seen) {
   for (const std::string& worker : workers) {
     if (!sessions[worker].empty()) continue;
     std::string& attempt = attempts_[worker];
@@ -104,7 +104,7 @@ void TestRun::JoinAll() {
     event.peer = "memory";
     const absl::StatusOr<JoinOutcome> joined =
         Wait<JoinOutcome>([&](Done<JoinOutcome> done) {
-          coordinator->Join(event, Fencing(), std::nullopt, std::move(done));
+          coordinator->Join(event, last_seen, std::nullopt, std::move(done));
         });
     if (joined.ok()) sessions[worker] = joined->session;
   }

@@ -69,7 +69,8 @@ class TestRun {
   absl::Status fatal() const;
 
   // Those that have no session yet; a join whose reply was lost is repeated.
-  void JoinAll();
+  // `last_seen` is what their scratch directories remember.
+  void JoinAll(const Fencing& last_seen = Fencing());
   // UNAVAILABLE when the process has ended.
   absl::StatusOr<ViewOutcome> View(const std::string& worker);
   // Until `version` is published; not OK when the process ends before.

@@ -1,4 +1,4 @@
-#include "coordinator/offline/backup.h"
+#include "coordinator/offline/run_copy.h"
 
 #include <memory>
 #include <optional>
@@ -18,16 +18,12 @@ namespace {
 // Retention may take a file between the journal's reading and its copying.
 constexpr int kAttempts = 5;
 
-absl::StatusOr<BackupResult> CopyRun(FileSystem* fs,
-                                     const std::string& state_dir,
-                                     TreeCopy& copy) {
+absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
+                                  const std::string& mark, TreeCopy& copy) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
                    RunArchive::Read(fs, state_dir));
   // The mark comes first: a copy that was cut short is no state directory.
-  RETURN_IF_ERROR(copy.Write(
-      kBackupMark,
-      absl::StrCat("A backup of the run ", archive->state().run,
-                   ": dilococtl restore makes a state directory of it.\n")));
+  if (!mark.empty()) RETURN_IF_ERROR(copy.Write(kBackupMark, mark));
   RETURN_IF_ERROR(copy.File(kJournalName, archive->journal().good_bytes));
   if (fs->Exists(JoinPath(state_dir, kSettingsFile))) {
     RETURN_IF_ERROR(copy.File(kSettingsFile, std::nullopt));
@@ -53,7 +49,7 @@ absl::StatusOr<BackupResult> CopyRun(FileSystem* fs,
     }
   }
   RETURN_IF_ERROR(copy.Sync());
-  BackupResult result;
+  RunCopy result;
   result.records = archive->journal().records;
   result.version = archive->state().fragments[0].version;
   result.files = copy.files();
@@ -75,30 +71,40 @@ absl::Status Verify(FileSystem* fs, const std::string& dir) {
 
 }  // namespace
 
-absl::StatusOr<BackupResult> BackUp(
+absl::StatusOr<RunCopy> CopyRun(
     FileSystem* fs, const std::string& state_dir, const std::string& out,
-    const std::function<void(uint64_t)>& progress) {
+    const std::string& mark, const std::function<void(uint64_t)>& progress,
+    const std::function<absl::Status(const std::string&)>& finish) {
   if (fs->Exists(out)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        out, " exists; backup writes a new directory, give another name"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(out, " exists; give the name of a new directory"));
   }
   const std::string partial = NewNameBeside(fs, out);
   absl::Status last;
   for (int i = 0; i < kAttempts; ++i) {
     TreeCopy copy(fs, state_dir, partial, progress);
-    absl::StatusOr<BackupResult> result = CopyRun(fs, state_dir, copy);
+    absl::StatusOr<RunCopy> result = CopyFiles(fs, state_dir, mark, copy);
     last = result.status();
     if (last.ok()) last = Verify(fs, partial);
-    if (last.ok()) {
-      RETURN_IF_ERROR(fs->Rename(partial, out));
-      RETURN_IF_ERROR(fs->SyncDir(DirName(out)));
-      return result;
-    }
-    copy.Undo();
+    if (last.ok()) last = finish(partial);
+    if (last.ok()) last = fs->Rename(partial, out);
+    if (last.ok()) last = fs->SyncDir(DirName(out));
+    if (last.ok()) return result;
+    RemoveTree(fs, partial);
     // Only what retention took meanwhile is worth another attempt.
     if (!absl::IsNotFound(last) && !absl::IsDataLoss(last)) break;
   }
-  return WithContext(last, absl::StrCat("backup of ", state_dir));
+  return WithContext(last, absl::StrCat("copy of ", state_dir));
+}
+
+absl::StatusOr<RunCopy> BackUp(FileSystem* fs, const std::string& state_dir,
+                               const std::string& out,
+                               const std::function<void(uint64_t)>& progress) {
+  return CopyRun(fs, state_dir, out,
+                 absl::StrCat("A backup of ", state_dir,
+                              ": dilococtl restore makes a state directory of "
+                              "it.\n"),
+                 progress, [](const std::string&) { return absl::OkStatus(); });
 }
 
 }  // namespace diloco

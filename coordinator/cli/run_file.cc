@@ -1,0 +1,22 @@
+#include "coordinator/cli/run_file.h"
+
+#include <cstdio>
+
+#include "common/io/file_system.h"
+
+namespace diloco {
+
+absl::StatusOr<LoadedRun> LoadRunFile(const std::string& path) {
+  absl::StatusOr<LoadedRun> loaded = LoadRunConfig(FileSystem::Posix(), path);
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "%s\n",
+                 std::string(loaded.status().message()).c_str());
+    return absl::InvalidArgumentError("");
+  }
+  for (const std::string& warning : loaded->warnings) {
+    std::fprintf(stderr, "%s\n", warning.c_str());
+  }
+  return loaded;
+}
+
+}  // namespace diloco

@@ -1,0 +1,169 @@
+// Rollback, restored backups and forks.
+#include "coordinator/offline/lineage.h"
+
+#include <future>
+
+#include "absl/strings/match.h"
+#include "coordinator/offline/replay.h"
+#include "coordinator/offline/run_copy.h"
+#include "tests/component/coordinator/offline_run.h"
+
+namespace diloco {
+namespace {
+
+using Code = absl::StatusCode;
+
+const std::string kLineage(16, 'L');
+
+// The next version of a run whose workers come from another lineage.
+void GoOn(TestRun& run, const Fencing& before, uint64_t version) {
+  run.sessions.clear();
+  run.JoinAll(before);
+  REQUIRE(run.sessions.size() == 2);
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(version).ok());
+}
+
+TEST_CASE("a run goes on from the version it was rolled back to") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  const Fencing before = run.coordinator->fencing();
+  CHECK(RollBack(&run.fs, kStateDir, 3, kLineage).status().code() ==
+        Code::kFailedPrecondition);  // Its coordinator runs.
+  run.End();
+  const uint64_t to = GENERATE(2, 3, 5);
+  const auto rolled = RollBack(&run.fs, kStateDir, to, kLineage);
+  INFO(rolled.status());
+  REQUIRE(rolled.ok());
+  CHECK(rolled->fragments[0].digest == offline.digests[to - 1]);
+  CHECK(offline.Problem() == "");
+
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == offline.digests[to - 1]);
+  CHECK(run.Status().fragments[0].version == to);
+  CHECK(run.coordinator->fencing().lineage == kLineage);
+  GoOn(run, before, to + 1);
+  const Digest digest = run.digest();
+  const uint64_t tokens = run.Status().folded_tokens;
+  CHECK(tokens == rolled->folded_tokens + tokens / (to + 1));
+  run.End();
+  CHECK(offline.Problem() == "");
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == digest);
+}
+
+TEST_CASE("what belongs to the lineage before is told to join again") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  const Fencing before = run.coordinator->fencing();
+  run.End();
+  REQUIRE(RollBack(&run.fs, kStateDir, 3, kLineage).ok());
+  REQUIRE(run.Start().ok());
+  const auto watch = [&](const Fencing& fencing) {
+    std::promise<absl::Status> status;
+    run.coordinator->Watch(run.sessions["a"], fencing, 0, absl::ZeroDuration(),
+                           [&](const absl::StatusOr<ViewOutcome>& view) {
+                             status.set_value(view.status());
+                           });
+    return status.get_future().get();
+  };
+  CHECK(watch(before).code() == Code::kUnauthenticated);
+  // A session of before is nobody's, whatever fencing comes with it.
+  CHECK(watch(run.coordinator->fencing()).code() == Code::kUnauthenticated);
+  Fencing foreign = before;
+  foreign.lineage = std::string(16, 'f');
+  CHECK(watch(foreign).code() == Code::kFailedPrecondition);
+}
+
+TEST_CASE("a rollback that ends anywhere is done or not done") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  const int before = run.fs.mutations();
+  for (int step = 1;; ++step) {
+    INFO("ended at step " << step);
+    run.fs.StopAfter(step);
+    const bool done = RollBack(&run.fs, kStateDir, 3, kLineage).ok();
+    run.fs.Crash();
+    CHECK(offline.Problem() == "");
+    const uint64_t version = offline.Archive()->state().fragments[0].version;
+    if (done) {
+      CHECK(version == 3);
+      CHECK(step > 5);
+      break;
+    }
+    // The fact may be durable although nobody was told so.
+    if (version == 3) continue;
+    REQUIRE(version == 5);
+    REQUIRE(run.Start().ok());
+    REQUIRE(run.digest() == offline.digests[4]);
+    run.End();
+    run.fs.Crash();
+  }
+  CHECK(run.fs.mutations() > before);
+}
+
+TEST_CASE("a restored backup goes on in a lineage of its own") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  const Fencing before = run.coordinator->fencing();
+  // One of two updates of round 6 is in.
+  REQUIRE(run.Deliver("a", run.NextUpdate("a")).ok());
+  REQUIRE(BackUp(&run.fs, kStateDir, "copy", IgnoreProgress).ok());
+  REQUIRE(run.Deliver("b", run.NextUpdate("b")).ok());
+  REQUIRE(run.AwaitVersion(6).ok());
+  run.End();
+  const auto restored =
+      RestoreBackup(&run.fs, "copy", "again", kLineage, IgnoreProgress);
+  INFO(restored.status());
+  REQUIRE(restored.ok());
+  CHECK(absl::StrContains(restored->reason, "1 accepted updates"));
+  CHECK(RestoreBackup(&run.fs, "copy", "again", kLineage, IgnoreProgress)
+            .status()
+            .code() == Code::kAlreadyExists);
+  CHECK(offline.Problem("again") == "");
+  run.options.state_dir = "again";
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == offline.digests[4]);
+  GoOn(run, before, 6);
+}
+
+TEST_CASE("a fork begins with theta and momentum of another run's version") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  ForkTarget target;
+  target.state_dir = "forked";
+  target.run = "forked";
+  target.settings_text = "a = b\n";
+  target.settings_digest = Sha256("other settings");
+  target.layout_digest = run.options.layout.ComputeDigest();
+  const auto created = Fork(&run.fs, kStateDir, 4, target, kLineage);
+  INFO(created.status());
+  REQUIRE(created.ok());
+  CHECK(Fork(&run.fs, kStateDir, 4, target, kLineage).status().code() ==
+        Code::kAlreadyExists);
+  target.state_dir = "other";
+  target.layout_digest = Sha256("other model");
+  CHECK(Fork(&run.fs, kStateDir, 4, target, kLineage).status().code() ==
+        Code::kInvalidArgument);
+  const auto origin = ValuesAt(*offline.Archive(), 0, 4);
+  const auto begun = ValuesAt(*offline.Archive("forked"), 0, 0);
+  REQUIRE(begun.ok());
+  CHECK(begun->theta == origin->theta);
+  CHECK(begun->momentum == origin->momentum);
+  CHECK(begun->momentum[0] != 0);
+
+  run.End();
+  run.options.state_dir = "forked";
+  run.options.run = "forked";
+  run.options.settings_digest = Sha256("other settings");
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == offline.digests[3]);
+  run.sessions.clear();
+  run.JoinAll();
+  run.DeliverAll();
+  CHECK(run.AwaitVersion(1).ok());
+}
+
+}  // namespace
+}  // namespace diloco

@@ -42,6 +42,9 @@ absl::Status RunConfigCommand(const Invocation& invocation) {
   }
   ASSIGN_OR_RETURN(const LoadedRun loaded,
                    LoadRunFile(invocation.positional[1]));
+  for (const std::string& warning : loaded.warnings) {
+    std::fprintf(stderr, "%s\n", warning.c_str());
+  }
   if (action == "print") {
     std::fputs(PrintRunConfig(loaded.config).c_str(), stdout);
     return absl::OkStatus();

@@ -13,9 +13,6 @@ absl::StatusOr<LoadedRun> LoadRunFile(const std::string& path) {
                  std::string(loaded.status().message()).c_str());
     return absl::InvalidArgumentError("");
   }
-  for (const std::string& warning : loaded->warnings) {
-    std::fprintf(stderr, "%s\n", warning.c_str());
-  }
   return loaded;
 }
 

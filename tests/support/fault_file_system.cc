@@ -113,7 +113,13 @@ class FaultFileSystem::Writable : public WritableFile {
       return absl::DataLossError(
           absl::StrCat("cannot sync ", path_, ": planted fault"));
     }
-    inode_->durable = inode_->content;
+    if (fs_->sync_lies_) return absl::OkStatus();
+    Inode& inode = *inode_;
+    inode.durable.resize(inode.content.size());
+    std::copy(inode.content.begin() + static_cast<int64_t>(inode.same),
+              inode.content.end(),
+              inode.durable.begin() + static_cast<int64_t>(inode.same));
+    inode.same = inode.content.size();
     return absl::OkStatus();
   }
 
@@ -124,6 +130,7 @@ class FaultFileSystem::Writable : public WritableFile {
     RETURN_IF_ERROR(CheckAlive());
     RETURN_IF_ERROR(fs_->Mutate());
     inode_->content.resize(size);
+    inode_->same = std::min(inode_->same, size);
     return absl::OkStatus();
   }
 
@@ -195,9 +202,15 @@ void FaultFileSystem::FailRead(int n) {
   fail_read_ = n;
 }
 
-void FaultFileSystem::StopAfter(int n) {
+void FaultFileSystem::StopAfter(int n, std::function<void()> stopped) {
   MutexLock lock(&mu_);
   stop_after_ = n;
+  on_stop_ = std::move(stopped);
+}
+
+void FaultFileSystem::set_sync_lies(bool lies) {
+  MutexLock lock(&mu_);
+  sync_lies_ = lies;
 }
 
 void FaultFileSystem::EndProcess() {
@@ -205,6 +218,7 @@ void FaultFileSystem::EndProcess() {
   locks_.clear();
   fail_sync_ = fail_write_ = fail_read_ = stop_after_ = 0;
   stopped_ = false;
+  on_stop_ = nullptr;
 }
 
 void FaultFileSystem::KillProcess() {
@@ -228,6 +242,7 @@ void FaultFileSystem::CrashKeeping(uint64_t keep) {
       after += inode->content.substr(synced, keep);
     }
     inode->content = inode->durable = after;
+    inode->same = after.size();
   }
 }
 
@@ -238,6 +253,7 @@ void FaultFileSystem::FlipBit(const std::string& path, uint64_t offset,
   DILOCO_CHECK(entry != live_.end() && offset < entry->second->content.size())
       << path << " byte " << offset;
   entry->second->content[offset] ^= static_cast<char>(1 << bit);
+  entry->second->same = std::min(entry->second->same, offset);
   if (offset < entry->second->durable.size()) {
     entry->second->durable[offset] ^= static_cast<char>(1 << bit);
   }
@@ -260,7 +276,10 @@ int FaultFileSystem::mutations() const {
 
 absl::Status FaultFileSystem::Mutate() {
   ++mutations_;
-  if (Fires(&stop_after_)) stopped_ = true;
+  if (Fires(&stop_after_)) {
+    stopped_ = true;
+    if (on_stop_) std::exchange(on_stop_, nullptr)();
+  }
   if (stopped_) return absl::UnavailableError("the process has ended here");
   return absl::OkStatus();
 }
@@ -298,8 +317,11 @@ absl::Status FaultFileSystem::WriteLocked(Inode* inode, const std::string& path,
                                               " of ", path, ": planted fault"));
   }
   const uint64_t size = inode->content.size();
-  const uint64_t used = Used();
-  const uint64_t room = size + (space_ > used ? space_ - used : 0);
+  // What is used takes long to add up.
+  const uint64_t used = space_ == UINT64_MAX ? 0 : Used();
+  const uint64_t room = space_ == UINT64_MAX
+                            ? UINT64_MAX
+                            : size + (space_ > used ? space_ - used : 0);
   if (!bytes.empty() && offset + bytes.size() > room) {
     bytes = bytes.substr(0, room > offset ? room - offset : 0);
     status = absl::ResourceExhaustedError(
@@ -311,6 +333,7 @@ absl::Status FaultFileSystem::WriteLocked(Inode* inode, const std::string& path,
       inode->content.resize(offset + bytes.size());
     }
     std::copy(bytes.begin(), bytes.end(), inode->content.begin() + offset);
+    inode->same = std::min(inode->same, offset);
   }
   return status;
 }
@@ -450,6 +473,7 @@ absl::Status FaultFileSystem::SyncDir(const std::string& path) {
     return absl::DataLossError(
         absl::StrCat("cannot sync directory ", path, ": planted fault"));
   }
+  if (sync_lies_) return absl::OkStatus();
   for (auto it = durable_.begin(); it != durable_.end();) {
     const bool gone =
         DirName(it->first) == clean && live_.count(it->first) == 0;

@@ -12,6 +12,7 @@
 #define TESTS_SUPPORT_FAULT_FILE_SYSTEM_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -44,8 +45,11 @@ class FaultFileSystem : public FileSystem {
   void FailRead(int n);
   // From the n-th write, sync, rename, removal, truncation or creation from
   // now on, everything that changes files fails with UNAVAILABLE, until
-  // Crash: the process died there. 0: never.
-  void StopAfter(int n);
+  // Crash: the process died there. 0: never. `stopped` is called then; it must
+  // not call this.
+  void StopAfter(int n, std::function<void()> stopped = nullptr);
+  // Sync and SyncDir say OK and do nothing.
+  void set_sync_lies(bool lies);
 
   // A power cut: unsynced bytes and directory changes are gone; files opened
   // before fail. Planted faults are cleared, the space limit stays.
@@ -85,6 +89,7 @@ class FaultFileSystem : public FileSystem {
   struct Inode {
     std::string content;
     std::string durable;
+    uint64_t same = 0;  // The first bytes of both, known to be equal.
   };
   using Entries = std::map<std::string, std::shared_ptr<Inode>>;
 
@@ -116,6 +121,8 @@ class FaultFileSystem : public FileSystem {
   int fail_read_ ABSL_GUARDED_BY(mu_) = 0;
   int stop_after_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<void()> on_stop_ ABSL_GUARDED_BY(mu_);
+  bool sync_lies_ ABSL_GUARDED_BY(mu_) = false;
   int syncs_ ABSL_GUARDED_BY(mu_) = 0;
   int mutations_ ABSL_GUARDED_BY(mu_) = 0;
 };

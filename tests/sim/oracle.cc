@@ -1,0 +1,299 @@
+#include "tests/sim/oracle.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/tensor/part_file.h"
+#include "tests/sim/plan.h"
+
+namespace diloco::sim {
+namespace {
+
+// A round closes within a tick of its deadline.
+constexpr absl::Duration kDeadlineSlack = absl::Seconds(3);
+
+class TextFile final : public ReadableFile {
+ public:
+  explicit TextFile(std::string text) : text_(std::move(text)) {}
+  absl::Status ReadAt(uint64_t offset, absl::Span<char> out) const override {
+    if (offset + out.size() > text_.size()) {
+      return absl::OutOfRangeError("past the end");
+    }
+    std::copy_n(text_.data() + offset, out.size(), out.data());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<uint64_t> Size() const override { return text_.size(); }
+  absl::StatusOr<absl::Span<const char>> Map() override {
+    return absl::MakeConstSpan(text_.data(), text_.size());
+  }
+
+ private:
+  const std::string text_;
+};
+
+absl::StatusOr<std::vector<float>> Decoded(const std::string& content) {
+  absl::StatusOr<PartReader> reader = PartReader::Open(
+      std::make_unique<TextFile>(content), "an offered update");
+  if (!reader.ok()) return reader.status();
+  std::vector<float> values(static_cast<size_t>(reader->header().elements));
+  for (int64_t i = 0; i < reader->frames(); ++i) {
+    const absl::Status read = reader->ReadFrame(
+        i, absl::MakeSpan(values).subspan(
+               static_cast<size_t>(i * kFrameElements),
+               static_cast<size_t>(reader->FrameElements(i))));
+    if (!read.ok()) return read;
+  }
+  return values;
+}
+
+}  // namespace
+
+Oracle::Oracle(const Policy& policy, const Layout& layout,
+               std::vector<float> initial_theta)
+    : policy_(policy),
+      theta_(std::move(initial_theta)),
+      momentum_(static_cast<size_t>(layout.elements)) {
+  digests_.push_back(DigestOfValues(theta_));
+}
+
+uint64_t Oracle::MakeStep(int worker, uint64_t tokens) {
+  const uint64_t id = ++next_step_;
+  steps_[id] = {worker, tokens, 0};
+  tokens_made_ += tokens;
+  return id;
+}
+
+void Oracle::Offered(int worker, const UpdateOffer& offer,
+                     const std::string& content, const StepIds& steps) {
+  const Key key{offer.round, WorkerName(worker)};
+  const auto id = std::make_pair(key, offer.digest);
+  if (offers_.count(id) != 0) return;
+  absl::StatusOr<std::vector<float>> values = Decoded(content);
+  if (!values.ok() || BlockDigest(content) != offer.digest) {
+    return Break(absl::StrCat(
+        key.second, " offers for round ", offer.round,
+        " what is not the update it names: ", values.status().ToString()));
+  }
+  uint64_t tokens = 0;
+  for (const uint64_t step : steps) tokens += steps_[step].tokens;
+  if (tokens != offer.tokens) {
+    return Break(absl::StrCat(key.second, " offers ", offer.tokens,
+                              " tokens for round ", offer.round,
+                              ", but its update is made of ", steps.size(),
+                              " steps with ", tokens, " tokens"));
+  }
+  offers_[id] = {offer, *std::move(values), steps};
+}
+
+void Oracle::Settled(int worker, const UpdateOffer& offer,
+                     const UploadOutcome& outcome) {
+  const Key key{offer.round, WorkerName(worker)};
+  if (outcome.kind != UploadOutcome::Kind::kAccepted) {
+    if (accepted_.count(key) != 0 && accepted_[key] == offer.digest) {
+      Break(absl::StrCat(
+          key.second, " was told that its update for round ", offer.round,
+          " is accepted, and then that it is not: ", outcome.reason));
+    }
+    return;
+  }
+  accepted_[key] = offer.digest;
+  const auto closed = closed_.find(offer.round);
+  if (closed == closed_.end() || closed->second.members.empty()) return;
+  for (const RoundMember& member : closed->second.members) {
+    if (member.worker == key.second && member.digest == offer.digest) return;
+  }
+  Break(absl::StrCat("the update of ", key.second, " for round ", offer.round,
+                     " was acknowledged, but the round was folded without it"));
+}
+
+void Oracle::Holds(int worker, uint64_t version, const Digest& digest) {
+  if (version < digests_.size() && digests_[version] != digest) {
+    Break(absl::StrCat(WorkerName(worker), " holds version ", version,
+                       " with digest ", digest.Short(), ", published was ",
+                       digests_[version].Short()));
+  }
+}
+
+void Oracle::Durable(uint64_t sequence, const Fact& fact, Instant now) {
+  if (sequence <= facts_.size()) {
+    if (!(facts_[sequence - 1] == fact)) {
+      Break(absl::StrCat("fact ", sequence,
+                         " of the journal is another one than before"));
+    }
+    return;
+  }
+  if (sequence != facts_.size() + 1) {
+    return Break(
+        absl::StrCat("fact ", sequence, " follows fact ", facts_.size()));
+  }
+  if (!state_.fragments.empty() && state_.fragments[0].open.has_value()) {
+    leases_ = state_.fragments[0].open->leases;
+    committed_ = state_.fragments[0].open->committed;
+  }
+  const uint64_t version_before =
+      state_.fragments.empty() ? 0 : state_.fragments[0].version;
+  const absl::Status evolved = Evolve(state_, fact);
+  if (!evolved.ok()) {
+    return Break(absl::StrCat("fact ", sequence,
+                              " cannot be: ", std::string(evolved.message())));
+  }
+  facts_.push_back(fact);
+  if (std::holds_alternative<RoundOpened>(fact) ||
+      std::holds_alternative<RoundExtended>(fact)) {
+    deadline_from_ = now;
+  } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
+    OnClosed(*closed);
+  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
+    if (published->version != version_before + 1) {
+      Break(absl::StrCat("version ", published->version, " follows version ",
+                         version_before));
+    }
+    OnPublished(*published);
+  }
+}
+
+uint64_t Oracle::WeightOf(const RoundClosed& closed,
+                          const RoundMember& member) {
+  if (policy_.weighting == Weighting::kUniform) return 1;
+  const auto offer =
+      offers_.find({{closed.round, member.worker}, member.digest});
+  if (offer == offers_.end()) return 0;
+  return std::min(offer->second.offer.tokens, leases_[member.worker].tokens);
+}
+
+void Oracle::OnClosed(const RoundClosed& closed) {
+  if (closed_.count(closed.round) != 0) {
+    return Break(absl::StrCat("round ", closed.round, " closed twice"));
+  }
+  closed_[closed.round] = closed;
+  std::set<std::string> members;
+  for (const RoundMember& member : closed.members) {
+    members.insert(member.worker);
+    const uint64_t weight = WeightOf(closed, member);
+    if (member.weight != weight) {
+      Break(absl::StrCat("round ", closed.round, " weighs the update of ",
+                         member.worker, " with ", member.weight, ", its ",
+                         member.tokens, " tokens stand for ", weight));
+    }
+  }
+  if (closed.members.empty()) return;
+  for (const auto& [worker, update] : committed_) {
+    if (members.count(worker) == 0 &&
+        state_.workers[worker].membership != Membership::kEvicted) {
+      Break(absl::StrCat("the update of ", worker, " for round ", closed.round,
+                         " is in the journal, but not in the fold"));
+    }
+  }
+  for (auto told = accepted_.lower_bound({closed.round, ""});
+       told != accepted_.end() && told->first.first == closed.round; ++told) {
+    if (members.count(told->first.second) == 0) {
+      Break(absl::StrCat("the update of ", told->first.second, " for round ",
+                         closed.round,
+                         " was acknowledged, but is not in the fold"));
+    }
+  }
+}
+
+void Oracle::FoldSteps(const RoundClosed& closed, const RoundMember& member) {
+  const Offer& offer =
+      offers_.at({{closed.round, member.worker}, member.digest});
+  for (const uint64_t id : offer.steps) {
+    StepRecord& step = steps_.at(id);
+    if (WorkerName(step.worker) != member.worker) {
+      Break(absl::StrCat("round ", closed.round, " folds a step of ",
+                         WorkerName(step.worker), " as one of ",
+                         member.worker));
+    }
+    if (step.folded_in != 0) {
+      Break(absl::StrCat("step ", id, " of ", member.worker,
+                         " is folded in round ", step.folded_in,
+                         " and once more in round ", closed.round));
+    }
+    step.folded_in = closed.round;
+    tokens_folded_ += step.tokens;
+  }
+}
+
+// The fold, as the aggregate's README has it, in plain loops.
+void Oracle::OnPublished(const VersionPublished& published) {
+  const RoundClosed& closed = closed_.at(published.round);
+  uint64_t divisor = 0;
+  std::vector<std::pair<uint64_t, const std::vector<float>*>> inputs;
+  for (const RoundMember& member : closed.members) {
+    const auto offer =
+        offers_.find({{closed.round, member.worker}, member.digest});
+    if (offer == offers_.end()) {
+      return Break(absl::StrCat("round ", closed.round,
+                                " folds an update that ", member.worker,
+                                " never offered"));
+    }
+    const uint64_t weight = WeightOf(closed, member);
+    divisor += weight;
+    inputs.push_back({weight, &offer->second.values});
+    FoldSteps(closed, member);
+  }
+  const auto lr = static_cast<float>(policy_.outer_lr);
+  const auto mu = static_cast<float>(policy_.outer_momentum);
+  const double share = 1.0 / static_cast<double>(divisor);
+  for (size_t i = 0; i < theta_.size(); ++i) {
+    double sum = 0;
+    for (const auto& [weight, values] : inputs) {
+      sum += static_cast<double>(weight) * (*values)[i];
+    }
+    const auto mean = static_cast<float>(sum * share);
+    momentum_[i] = mu * momentum_[i] + mean;
+    const float step =
+        policy_.nesterov ? mean + mu * momentum_[i] : momentum_[i];
+    theta_[i] += -(lr * step);
+  }
+  const Digest digest = DigestOfValues(theta_);
+  digests_.push_back(digest);
+  if (digest != published.digest) {
+    Break(absl::StrCat("version ", published.version, " (round ", closed.round,
+                       ", ", closed.members.size(), " members, divisor ",
+                       divisor, ") was published with digest ",
+                       published.digest.Short(), ", a clean replay gives ",
+                       digest.Short()));
+  }
+  // Of rounds long past nothing is asked any more.
+  const uint64_t kept = published.round < 8 ? 0 : published.round - 8;
+  offers_.erase(offers_.begin(), offers_.lower_bound({{kept, ""}, Digest()}));
+  accepted_.erase(accepted_.begin(), accepted_.lower_bound({kept, ""}));
+}
+
+void Oracle::Recovered(uint64_t last_sequence) {
+  if (last_sequence < facts_.size()) {
+    Break(absl::StrCat("the journal ends at fact ", last_sequence, ", but ",
+                       facts_.size(), " were durable before"));
+  }
+}
+
+void Oracle::Restarted(Instant now) { deadline_from_ = now; }
+
+void Oracle::CheckDeadline(Instant now) {
+  if (state_.fragments.empty() || !state_.fragments[0].open.has_value()) return;
+  const OpenRound& open = *state_.fragments[0].open;
+  const size_t needed = std::max<uint32_t>(1, policy_.min_updates);
+  const absl::Duration late =
+      now - deadline_from_ - open.deadline - kDeadlineSlack;
+  if (open.committed.size() >= needed && late > absl::ZeroDuration()) {
+    Break(absl::StrCat(
+        "round ", open.round, " has ", open.committed.size(),
+        " updates of the ", needed, " that it needs and is open ",
+        absl::FormatDuration(late + kDeadlineSlack), " after its deadline"));
+  }
+}
+
+void Oracle::Close() {
+  uint64_t folded = 0;
+  for (const auto& [id, step] : steps_) {
+    if (step.folded_in != 0) folded += step.tokens;
+  }
+  if (folded != tokens_folded_) {
+    Break(absl::StrCat("the ledger does not close: ", folded,
+                       " tokens of steps that were folded, ", tokens_folded_,
+                       " tokens folded"));
+  }
+}
+
+}  // namespace diloco::sim

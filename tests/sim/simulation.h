@@ -1,0 +1,96 @@
+// One simulated run: the real coordinator and real agents, each on a machine of
+// its own with a disk in memory, over the simulated network, with the faults of
+// a plan. The same options give the same trace, always.
+//
+//   Simulation simulation(options, plan, trace);
+//   const SimResult result = simulation.Run();
+#ifndef TESTS_SIM_SIMULATION_H_
+#define TESTS_SIM_SIMULATION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/fiber_world.h"
+#include "tests/sim/network.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/plan.h"
+#include "tests/sim/sim_port.h"
+#include "tests/support/fault_file_system.h"
+#include "worker/runtime/agent.h"
+
+namespace diloco::sim {
+
+struct SimResult {
+  std::string broken;   // Empty: everything held.
+  absl::Duration took;  // Virtual.
+  uint64_t version = 0;
+  Digest digest;
+  uint64_t facts = 0;
+  uint64_t tokens_made = 0;
+  uint64_t tokens_folded = 0;
+  int restarts = 0;  // Of the coordinator.
+  // Worker time, in seconds: in which folded steps were made, and in which the
+  // faults of the plan left no way to make some (Simulation::Account).
+  double useful = 0;
+  double possible = 0;
+};
+
+// "12:04.500", who, what.
+using Trace = std::function<void(Instant, const std::string& who,
+                                 const std::string& what)>;
+
+class Simulation {
+ public:
+  Simulation(const SimOptions& options, const Plan& plan, Trace trace);
+  ~Simulation();
+  SimResult Run();
+
+ private:
+  struct Machine;
+  struct WorkerMachine;
+
+  void Say(const std::string& who, const std::string& what);
+  void Strike(const Fault& fault);
+
+  // The coordinator's machine.
+  void StartCoordinator();
+  void EndCoordinator(bool power_cut, uint64_t keep, absl::Duration down);
+  void ReadFacts(std::shared_ptr<Server> server);
+  void TakeFacts(const std::shared_ptr<Server>& server,
+                 const EventsOutcome& events);
+  void CheckJournal();
+  CoordinatorOptions MakeCoordinatorOptions(std::shared_ptr<Server> server);
+
+  // A worker's machine.
+  void StartWorker(int worker);
+  void RunAgent(int worker);
+  void EndWorker(int worker, bool power_cut, uint64_t keep,
+                 absl::Duration down);
+  void AgentEnded(int worker, const absl::Status& status);
+  bool AllDone() const;
+
+  const SimOptions options_;
+  const Plan plan_;
+  const Trace trace_;
+  FiberWorld world_;
+  Network network_;
+  Layout layout_;
+  RunSettings settings_;
+  std::vector<float> initial_;
+  std::unique_ptr<Oracle> oracle_;
+  Stream random_;
+
+  FaultFileSystem coordinator_fs_;
+  std::shared_ptr<Server> server_;
+  std::unique_ptr<MetricsRegistry> metrics_;
+  uint64_t coordinator_life_ = 0;
+  int starts_ = 0;
+  bool disk_full_ = false;
+  std::vector<std::unique_ptr<WorkerMachine>> workers_;
+};
+
+}  // namespace diloco::sim
+
+#endif  // TESTS_SIM_SIMULATION_H_

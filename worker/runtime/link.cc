@@ -55,8 +55,7 @@ absl::Status Link::fatal() const {
 void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
   const Instant end = options_.clock->Now() + timeout;
   MutexLock lock(&mu_);
-  const uint64_t wakes = wakes_;
-  while (!stop_ && fatal_.ok() && wakes_ == wakes &&
+  while (!stop_ && !stop_seen_ && fatal_.ok() &&
          !(view_.has_value() && view_->revision != seen)) {
     const absl::Duration left = end - options_.clock->Now();
     if (left <= absl::ZeroDuration()) return;
@@ -189,9 +188,9 @@ void Link::BeatLoop() {
         const absl::Duration left = end - options_.clock->Now();
         if (left <= absl::ZeroDuration()) break;
         changed_.WaitFor(&mu_, std::min(left, kStopPoll));
-        if (options_.stop_requested() && !cancel_) {
+        if (options_.stop_requested() && !stop_seen_) {
+          stop_seen_ = true;
           cancel_ = true;
-          ++wakes_;
           changed_.SignalAll();
         }
       }

@@ -76,12 +76,12 @@ class Link {
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
   ProgressReport progress_ ABSL_GUARDED_BY(mu_);
   uint64_t guard_version_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t wakes_ ABSL_GUARDED_BY(mu_) = 0;
   bool beat_now_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t eval_version_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint32_t, LossSum> evals_ ABSL_GUARDED_BY(mu_);  // By slice.
   bool away_ ABSL_GUARDED_BY(mu_) = false;  // The coordinator does not answer.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool stop_seen_ ABSL_GUARDED_BY(mu_) = false;  // Of stop_requested.
 };
 
 }  // namespace diloco

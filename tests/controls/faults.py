@@ -1,0 +1,160 @@
+"""The planted faults: what is changed where, and which tests may notice.
+
+Each is a bug that a system of this kind has had, or could have without anybody
+noticing. `find` stands exactly once in `file`; `put` takes its place. `tests`
+are programs of the build, tried in this order until one fails.
+"""
+
+
+def fault(name, file, find, put, *tests):
+    return {"name": name, "file": file, "find": find, "put": put,
+            "tests": tests}
+
+
+FAULTS = [
+    # The fold.
+    fault("an update is counted twice", "coordinator/runtime/fold_engine.cc",
+          "    members.push_back(fold_member);\n",
+          "    members.push_back(fold_member);\n"
+          "    if (members.size() == 1) members.push_back(fold_member);\n",
+          "component_coordinator", "component_agent"),
+    fault("sum instead of mean", "coordinator/aggregate/fold_kernel.cc",
+          "const Job job(inputs, outer, total);",
+          "const Job job(inputs, outer, total / inputs.size());",
+          "unit_aggregate"),
+    fault("a missing worker counts as zero",
+          "coordinator/aggregate/fold_kernel.cc",
+          "const Job job(inputs, outer, total);",
+          "const Job job(inputs, outer, total + inputs[0].weight);",
+          "unit_aggregate"),
+    fault("heavy ball instead of Nesterov",
+          "coordinator/runtime/fold_engine.cc",
+          "outer.nesterov = closed.nesterov;", "outer.nesterov = false;",
+          "component_coordinator", "component_agent", "unit_train"),
+    fault("momentum begins anew each round",
+          "coordinator/runtime/fold_engine.cc",
+          "  fragment.valid = false;\n  const absl::StatusOr<FoldResult> folded",
+          "  fragment.valid = false;\n"
+          "  std::fill(momentum_.begin(), momentum_.end(), 0.0f);\n"
+          "  const absl::StatusOr<FoldResult> folded",
+          "component_coordinator", "component_agent", "unit_train"),
+    fault("momentum is lost at a restart",
+          "coordinator/runtime/fold_engine.cc",
+          "  for (uint64_t v = image + 1; v <= version; ++v) {",
+          "  std::fill(momentum_.begin(), momentum_.end(), 0.0f);\n"
+          "  for (uint64_t v = image + 1; v <= version; ++v) {",
+          "component_coordinator", "component_agent"),
+    fault("updates are folded in reverse order",
+          "coordinator/runtime/fold_engine.cc",
+          "  const bool with_image = recorded != nullptr",
+          "  std::reverse(members.begin(), members.end());\n"
+          "  const bool with_image = recorded != nullptr",
+          "component_coordinator", "component_agent"),
+    fault("a weight is not clamped to the lease",
+          "coordinator/core/decide_round.cc",
+          "std::min(update->value.tokens, "
+          "open.leases.at(update->worker).tokens);",
+          "update->value.tokens;", "unit_core", "component_coordinator"),
+    fault("a rotten frame is folded", "coordinator/aggregate/fold.cc",
+          "members[i].update->CheckFrame(frame, crcs[i])",
+          "absl::OkStatus()", "unit_aggregate", "component_coordinator"),
+    # Durability.
+    fault("an update's receipt without its fsync",
+          "coordinator/store/upload_file.cc",
+          "  absl::Status synced = file_->Sync();",
+          "  absl::Status synced;", "unit_store", "component_coordinator"),
+    fault("an update's name is not made durable",
+          "coordinator/store/upload_file.cc",
+          "if (synced.ok()) synced = fs_->SyncDir(DirName(paths_.complete));",
+          "", "unit_store", "component_coordinator"),
+    fault("the journal is not fsynced", "coordinator/store/journal.cc",
+          "if (status.ok()) status = file_->Sync();", "", "unit_store",
+          "component_coordinator"),
+    fault("replies leave before their facts are durable",
+          "coordinator/runtime/sequencer.cc",
+          "    if (!applied.empty() && !CommitOrWait()) {",
+          "    for (Answer& answer : answers) {\n"
+          "      if (!answer.reply) continue;\n"
+          "      std::exchange(answer.reply, nullptr)(answer.status,\n"
+          "                                           answer.sequence);\n"
+          "    }\n"
+          "    if (!applied.empty() && !CommitOrWait()) {",
+          "component_coordinator", "component_agent"),
+    fault("versions are renamed before they are fsynced",
+          "coordinator/store/version_store.cc",
+          "if (file != nullptr) RETURN_IF_ERROR(file->Sync());",
+          "(void)file;", "unit_store", "component_coordinator"),
+    fault("a torn tail stays in the journal", "coordinator/store/journal.cc",
+          "    RETURN_IF_ERROR(file->Truncate(scanned.good_bytes));\n", "",
+          "unit_store", "component_coordinator"),
+    fault("an upload's digest is not compared",
+          "coordinator/store/upload_file.cc",
+          "  if (digest != value_.digest) {", "  if (false) {", "unit_store"),
+    fault("a chunk's checksum is not compared",
+          "coordinator/service/blob_write.cc",
+          "    if (crc != chunk.crc32c()) {", "    if (false) {",
+          "component_service"),
+    # Who may speak, and what is said twice.
+    fault("a coordinator serves callers from its future",
+          "coordinator/runtime/coordinator_impl.cc",
+          "  if (fencing.epoch > fencing_.epoch) {", "  if (false) {",
+          "component_coordinator", "component_service", "component_agent"),
+    fault("a worker follows a coordinator that is behind",
+          "worker/transport/fencing_guard.cc",
+          "if (current_.lineage.empty() || reply.epoch > current_.epoch) {",
+          "if (current_.lineage.empty() || reply.epoch != current_.epoch) {",
+          "unit_rpc"),
+    fault("any scratch directory may take a name over",
+          "coordinator/core/decide_membership.cc",
+          "  return event.previous_session == worker.previous_session && !used;",
+          "  return !used;", "unit_core", "component_agent"),
+    fault("a copied scratch under another name is let in",
+          "coordinator/core/decide_membership.cc",
+          "    if (name != event.worker &&\n", "    if (false &&\n",
+          "unit_core", "component_agent"),
+    fault("an update on another theta is taken",
+          "coordinator/core/judge_upload.cc",
+          "  if (value.base_digest != fragment.digest) {", "  if (false) {",
+          "unit_core", "component_coordinator"),
+    fault("a receipt that got lost lets work count twice",
+          "worker/runtime/agent.cc",
+          "      case Kind::kCatchUp:\n"
+          "        if (action.carry) status = Settle();",
+          "      case Kind::kCatchUp:", "component_agent"),
+    fault("a worker does not check the theta that it applies",
+          "worker/runtime/versions.cc",
+          "    if (*held_digest_ != file.result_digest) {",
+          "    if (false) {", "component_agent"),
+    # Rounds and schedules.
+    fault("a round waits beyond its deadline",
+          "coordinator/core/decide_round.cc", "  if (!overdue) return;\n",
+          "  if (usable < 1000) return;\n", "unit_core"),
+    fault("the learning rate starts over in each round",
+          "worker/core/schedule.cc",
+          "  return progress + static_cast<double>(step + 1) * progress_step;",
+          "  return (progress > 2 ? progress : 0) +\n"
+          "         static_cast<double>(step + 1) * progress_step;",
+          "unit_schedule", "component_agent"),
+    # The trainer.
+    fault("theta moves away from the workers",
+          "worker/train/torch_trainer.cc",
+          "delta[i] = anchor[i] - delta[i];",
+          "delta[i] = delta[i] - anchor[i];", "unit_train"),
+    fault("the anchor follows the local values",
+          "worker/train/torch_trainer.cc",
+          "    const absl::Span<const float> anchor = AnchorOf(fragment);\n"
+          "    delta.resize(anchor.size());\n",
+          "    const absl::Span<float> anchor = AnchorOf(fragment);\n"
+          "    RETURN_IF_ERROR(Guarded(\n"
+          "        \"take\", [&] { return CopyLocal(fragment, anchor); }));\n"
+          "    delta.resize(anchor.size());\n", "unit_train"),
+    fault("weight decay goes into the gradient", "worker/train/adamw.cc",
+          "  if (elements == 0) return;\n",
+          "  if (elements == 0) return;\n"
+          "  params_.grads().narrow(0, first, elements).add_(\n"
+          "      params_.values().narrow(0, first, elements), decay);\n"
+          "  decay = 0;\n", "unit_train"),
+    fault("AdamW's step count stands still", "worker/train/adamw.cc",
+          "  step_.fill_(static_cast<double>(steps_));",
+          "  step_.fill_(1.0);", "unit_train"),
+]

@@ -106,8 +106,10 @@ void Agent::Report(const std::string& state) {
   progress_.round = local_.window.round;
   progress_.window_step = local_.window.steps_done;
   progress_.inner_steps = inner_steps_;
-  progress_.step_seconds =
-      window_timed_ == 0 ? 0 : window_seconds_ / window_timed_;
+  // Until this window is timed, the rate of the one before stands.
+  if (window_timed_ > 0) {
+    progress_.step_seconds = window_seconds_ / window_timed_;
+  }
   if (local_.version.has_value()) {
     progress_.version = *local_.version;
     progress_.digest = held_digest_;

@@ -3,6 +3,7 @@
 // does not hold is told with the shortest list of faults that leads to it.
 
 #include <cstdio>
+#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -63,22 +64,32 @@ struct Totals {
   uint64_t runs = 0;
   uint64_t broken = 0;
   absl::Duration took;
-  double useful = 0;
-  double possible = 0;
+  Oracle::Ledger ledger;
+  absl::Duration busy;
   uint64_t facts = 0;
   uint64_t restarts = 0;
 };
 
+// Percent: of the time that workers spent on steps that no crash took, or
+// longer than needed on calls that nothing stood in the way of, that of steps
+// that were folded. The bound has no waits in it: in those nobody could train.
+double Throughput(const Oracle::Ledger& ledger, absl::Duration busy) {
+  const absl::Duration bound = ledger.folded + ledger.discarded + busy;
+  if (bound <= absl::ZeroDuration()) return 100;
+  return 100 * absl::FDivDuration(ledger.folded, bound);
+}
+
 std::string Figures(const Totals& totals, absl::Duration wall) {
   const double hours = absl::ToDoubleHours(totals.took);
+  const double cpu = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   return absl::StrFormat(
-      "%d runs, %d broken, %.1f simulated hours in %.1f s: %.0f hours an hour; "
-      "%d facts, %d restarts of the coordinator; throughput %.2f %% of what "
-      "the plans left",
-      totals.runs, totals.broken, hours, absl::ToDoubleSeconds(wall),
-      hours / std::max(1e-9, absl::ToDoubleHours(wall)), totals.facts,
-      totals.restarts,
-      totals.possible > 0 ? 100 * totals.useful / totals.possible : 100.0);
+      "%d runs, %d broken, %.1f simulated hours in %.1f s (%.1f s of CPU: %.0f "
+      "hours an hour); %d facts, %d restarts of the coordinator; %.2f worker "
+      "hours lost to crashes, throughput %.2f %% of the rest",
+      totals.runs, totals.broken, hours, absl::ToDoubleSeconds(wall), cpu,
+      3600 * hours / std::max(1e-9, cpu), totals.facts, totals.restarts,
+      absl::ToDoubleHours(totals.ledger.lost),
+      Throughput(totals.ledger, totals.busy));
 }
 
 int Main(const std::vector<std::string>& args) {
@@ -105,8 +116,10 @@ int Main(const std::vector<std::string>& args) {
         RunOnce(options, one || line->trace ? PrintTrace : Trace());
     ++totals.runs;
     totals.took += result.took;
-    totals.useful += result.useful;
-    totals.possible += result.possible;
+    totals.ledger.folded += result.ledger.folded;
+    totals.ledger.discarded += result.ledger.discarded;
+    totals.ledger.lost += result.ledger.lost;
+    totals.busy += result.busy;
     totals.facts += result.facts;
     totals.restarts += static_cast<uint64_t>(result.restarts);
     if (one || line->figures) {
@@ -116,7 +129,7 @@ int Main(const std::vector<std::string>& args) {
           options.seed, options.workers, options.faults_per_hour,
           result.version, result.digest.Short(), Stamp(result.took),
           result.tokens_folded, result.tokens_made,
-          result.possible > 0 ? 100 * result.useful / result.possible : 100.0));
+          Throughput(result.ledger, result.busy)));
     }
     if (!result.broken.empty()) {
       ++totals.broken;

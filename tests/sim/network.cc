@@ -72,8 +72,9 @@ Network::Trip Network::DrawTrip(int worker, Message message) {
   }
   Stream& stream = StreamFor(worker, message);
   const auto draw = [&stream] {
-    return absl::Milliseconds(5) +
-           absl::Microseconds(static_cast<int64_t>(stream.Exponential(25'000)));
+    return kMeanTrip / 12 +
+           absl::Microseconds(static_cast<int64_t>(stream.Exponential(
+               absl::ToDoubleMicroseconds(kMeanTrip) * 5 / 12)));
   };
   Trip trip;
   trip.out = draw();

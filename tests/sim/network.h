@@ -38,6 +38,9 @@ struct Client {
 
 class Network {
  public:
+  // A request and its reply take so long on average when nothing goes wrong.
+  static constexpr absl::Duration kMeanTrip = absl::Milliseconds(60);
+
   Network(FiberWorld* world, uint64_t seed, int workers);
 
   void set_server(std::shared_ptr<Server> server) {
@@ -111,6 +114,9 @@ absl::StatusOr<T> Network::Call(const Client& client, Message message,
                                 const CancelFlag* cancel, Handler<T> handle) {
   const absl::Duration look =
       cancel == nullptr ? absl::Seconds(1) : absl::Milliseconds(100);
+  if (!client.alive || client.shut_down) {
+    return absl::CancelledError("ended by the caller");
+  }
   ++calls_;
   const int worker = client.worker;
   const Trip trip = DrawTrip(worker, message);

@@ -56,9 +56,12 @@ Oracle::Oracle(const Policy& policy, const Layout& layout,
   digests_.push_back(DigestOfValues(theta_));
 }
 
-uint64_t Oracle::MakeStep(int worker, uint64_t tokens) {
+uint64_t Oracle::MakeStep(int worker, uint64_t tokens, absl::Duration took) {
   const uint64_t id = ++next_step_;
-  steps_[id] = {worker, tokens, 0};
+  StepRecord& step = steps_[id];
+  step.worker = worker;
+  step.tokens = tokens;
+  step.took = took;
   tokens_made_ += tokens;
   return id;
 }
@@ -197,6 +200,8 @@ void Oracle::OnClosed(const RoundClosed& closed) {
 void Oracle::FoldSteps(const RoundClosed& closed, const RoundMember& member) {
   const Offer& offer =
       offers_.at({{closed.round, member.worker}, member.digest});
+  ++ledger_.updates;
+  ledger_.update_bytes = offer.offer.bytes;
   for (const uint64_t id : offer.steps) {
     StepRecord& step = steps_.at(id);
     if (WorkerName(step.worker) != member.worker) {
@@ -284,15 +289,37 @@ void Oracle::CheckDeadline(Instant now) {
   }
 }
 
-void Oracle::Close() {
+void Oracle::Lost(const StepIds& steps) {
+  for (const uint64_t id : steps) steps_.at(id).lost = true;
+}
+
+void Oracle::Found(const StepIds& steps) {
+  for (const uint64_t id : steps) steps_.at(id).lost = false;
+}
+
+void Oracle::Close(const StepIds& outstanding) {
+  for (const uint64_t id : outstanding) steps_.at(id).outstanding = true;
   uint64_t folded = 0;
+  uint64_t tokens = 0;
   for (const auto& [id, step] : steps_) {
-    if (step.folded_in != 0) folded += step.tokens;
+    tokens += step.tokens;
+    if (step.folded_in != 0) {
+      folded += step.tokens;
+      ledger_.folded += step.took;
+    } else if (step.outstanding) {
+      ledger_.outstanding += step.took;
+    } else if (step.lost) {
+      ledger_.lost += step.took;
+    } else {
+      ledger_.discarded += step.took;
+    }
   }
-  if (folded != tokens_folded_) {
-    Break(absl::StrCat("the ledger does not close: ", folded,
-                       " tokens of steps that were folded, ", tokens_folded_,
-                       " tokens folded"));
+  // What the journal says of folded tokens counts none beyond the leases.
+  if (folded != tokens_folded_ || tokens != tokens_made_ ||
+      state_.folded_tokens > folded) {
+    Break(absl::StrCat("the ledger does not close: ", tokens_folded_,
+                       " tokens were folded, of steps with ", folded,
+                       "; the journal says ", state_.folded_tokens));
   }
 }
 

@@ -8,6 +8,7 @@
 //   what was durable once is still there after every restart
 //   a step is folded at most once, by the worker that made it, with its tokens
 //   an accepted update is in the fold of its round, or that is void
+//   the ledger closes: each step is folded, discarded, lost or outstanding
 //   a round with enough updates closes at its deadline
 //   who says that it holds a version holds its bits
 #ifndef TESTS_SIM_ORACLE_H_
@@ -35,7 +36,7 @@ class Oracle {
          std::vector<float> initial_theta);
 
   // A new step of a worker: its number.
-  uint64_t MakeStep(int worker, uint64_t tokens);
+  uint64_t MakeStep(int worker, uint64_t tokens, absl::Duration took);
   // An update is about to be sent. `steps` are those it is made of.
   void Offered(int worker, const UpdateOffer& offer, const std::string& content,
                const StepIds& steps);
@@ -46,11 +47,27 @@ class Oracle {
   void Durable(uint64_t sequence, const Fact& fact, Instant now);
   // Those of a new life that are known to be all of the one before.
   void Recovered(uint64_t last_sequence);
-  // What a stall of the coordinator is worth: it stands still meanwhile.
   void Restarted(Instant now);
+  // The coordinator could not write for so long: deadlines wait meanwhile.
+  void StoodStill(absl::Duration stall) { deadline_from_ += stall; }
   void CheckDeadline(Instant now);
-  // At the end of a run: the ledger.
-  void Close();
+  // A crash or the loss of a disk took these from a worker, unless they were
+  // sent before.
+  void Lost(const StepIds& steps);
+  // A checkpoint had these.
+  void Found(const StepIds& steps);
+  // At the end of a run: the ledger. `outstanding` are in windows.
+  void Close(const StepIds& outstanding);
+  // Of the ledger, once it is closed: the time in which steps were made.
+  struct Ledger {
+    absl::Duration folded;
+    absl::Duration discarded;  // By a verdict, a void round, the run's end.
+    absl::Duration lost;
+    absl::Duration outstanding;
+    uint64_t updates = 0;       // That were folded, and
+    uint64_t update_bytes = 0;  // the size of each.
+  };
+  const Ledger& ledger() const { return ledger_; }
 
   // The first thing that did not hold, in words with figures; empty: none.
   const std::string& broken() const { return broken_; }
@@ -69,7 +86,10 @@ class Oracle {
   struct StepRecord {
     int worker = 0;
     uint64_t tokens = 0;
+    absl::Duration took;
     uint64_t folded_in = 0;  // Round; 0: none.
+    bool lost = false;
+    bool outstanding = false;
   };
   struct Offer {
     UpdateOffer offer;
@@ -100,6 +120,7 @@ class Oracle {
   uint64_t next_step_ = 0;
   uint64_t tokens_made_ = 0;
   uint64_t tokens_folded_ = 0;
+  Ledger ledger_;
   std::string broken_;
 };
 

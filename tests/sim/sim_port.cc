@@ -31,6 +31,12 @@ bool IsFinal(const absl::Status& status) {
          absl::IsAlreadyExists(status);
 }
 
+struct Busy {
+  explicit Busy(int* count) : count(count) { ++*count; }
+  ~Busy() { --*count; }
+  int* const count;
+};
+
 UpdateValue ValueOf(const UpdateOffer& offer) {
   UpdateValue value;
   value.base_version = offer.base_version;
@@ -88,6 +94,12 @@ SimPort::SimPort(FiberWorld* world, Network* network, FileSystem* fs,
   client_.worker = worker;
 }
 
+absl::Duration SimPort::MeanTransfer(uint64_t update_bytes) {
+  const auto chunks =
+      static_cast<int64_t>((update_bytes + kChunkBytes - 1) / kChunkBytes);
+  return (4 + chunks) * Network::kMeanTrip;
+}
+
 template <typename T>
 absl::StatusOr<T> SimPort::Control(Message message, absl::Duration deadline,
                                    Network::Handler<T> handle) {
@@ -111,6 +123,7 @@ absl::StatusOr<T> SimPort::Bulk(
 }
 
 absl::StatusOr<JoinReply> SimPort::Join(const JoinCall& call) {
+  const Busy busy(&busy_);
   guard_.Remember(call.last_seen);
   const Fencing asked = guard_.current();
   JoinEvent event;
@@ -198,6 +211,7 @@ absl::StatusOr<uint64_t> SimPort::Report(const ProgressReport& report) {
 
 absl::StatusOr<std::vector<RemoteFile>> SimPort::Resolve(
     uint32_t fragment, std::optional<uint64_t> have_version) {
+  const Busy busy(&busy_);
   const Fencing asked = guard_.current();
   ASSIGN_OR_RETURN(
       const ResolveOutcome outcome,
@@ -308,6 +322,7 @@ absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
 absl::StatusOr<UploadOutcome> SimPort::Upload(const UpdateOffer& offer,
                                               const ReadableFile& file,
                                               const CancelFlag& cancel) {
+  const Busy busy(&busy_);
   std::string content(offer.bytes, '\0');
   RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(&content[0], content.size())));
   hooks_.offered(offer, content);
@@ -336,6 +351,7 @@ absl::StatusOr<UploadOutcome> SimPort::Upload(const UpdateOffer& offer,
 absl::Status SimPort::Download(const Digest& digest, uint64_t bytes,
                                const std::string& path,
                                const CancelFlag& cancel) {
+  const Busy busy(&busy_);
   Backoff backoff;
   while (true) {
     const absl::StatusOr<std::string> content = Bulk<std::string>(

@@ -23,9 +23,15 @@ class SimPort final : public CoordinatorPort {
     std::function<void(const UpdateOffer&, const UploadOutcome&)> settled;
     std::function<void(const ProgressReport&)> reported;
   };
+  // What the calls for one update and the version after it take on average:
+  // begin, chunks, finish, resolve, read.
+  static absl::Duration MeanTransfer(uint64_t update_bytes);
+
   SimPort(FiberWorld* world, Network* network, FileSystem* fs, Stream* stream,
           int worker, Hooks hooks);
 
+  // The agent waits for one of its own calls: not a watch or a beat.
+  bool busy() const { return busy_ > 0; }
   // The process ends: nothing is sent any more and no answer comes.
   void Kill() { client_.alive = false; }
 
@@ -68,6 +74,7 @@ class SimPort final : public CoordinatorPort {
   Client client_;
   FencingGuard guard_;
   std::string session_;
+  int busy_ = 0;
 };
 
 }  // namespace diloco::sim

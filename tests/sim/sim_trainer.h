@@ -18,6 +18,7 @@ class SimTrainer final : public Trainer {
   struct Hooks {
     std::function<void()> spend;                    // The time of a step.
     std::function<uint64_t(uint64_t tokens)> note;  // A step: its number.
+    std::function<void(const StepIds&)> found;      // In a checkpoint.
     bool keep_delivered = false;                    // A planted defect.
   };
   SimTrainer(const Layout& layout, float target, Hooks hooks)
@@ -86,6 +87,7 @@ class SimTrainer final : public Trainer {
       window_.push_back(static_cast<uint64_t>(values[i]) << 20 |
                         static_cast<uint64_t>(values[i + 1]));
     }
+    hooks_.found(window_);
     return absl::OkStatus();
   }
   uint64_t optimizer_steps() const override { return inner_.optimizer_steps(); }

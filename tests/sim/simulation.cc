@@ -363,9 +363,13 @@ void Simulation::RunAgent(int worker) {
       world_.Sleep(plan_.step * plan_.factor[static_cast<size_t>(worker)] *
                    machine.slow);
     };
-    trainer.note = [this, worker](uint64_t tokens) {
-      return oracle_->MakeStep(worker, tokens);
+    trainer.note = [this, worker, &machine](uint64_t tokens) {
+      return oracle_->MakeStep(worker, tokens,
+                               plan_.step *
+                                   plan_.factor[static_cast<size_t>(worker)] *
+                                   machine.slow);
     };
+    trainer.found = [this](const StepIds& steps) { oracle_->Found(steps); };
     trainer.keep_delivered = options_.plant == Plant::kCountTwice;
     auto made = std::make_unique<SimTrainer>(
         layout, 0.5f + 0.25f * static_cast<float>(worker), std::move(trainer));
@@ -430,6 +434,8 @@ void Simulation::EndWorker(int worker, bool power_cut, uint64_t keep,
   machine.stop = true;
   if (machine.port != nullptr) machine.port->Kill();
   machine.fs->StopAfter(1);
+  // Until a later life finds them in a checkpoint.
+  if (machine.trainer != nullptr) oracle_->Lost(machine.trainer->window());
   world_.End(machine.group);
   machine.port.reset();
   if (power_cut) {
@@ -532,6 +538,22 @@ void Simulation::Strike(const Fault& fault) {
   }
 }
 
+void Simulation::Look() {
+  const absl::Duration passed = world_.Now() - looked_;
+  looked_ = world_.Now();
+  const bool served = server_ != nullptr && server_->coordinator != nullptr &&
+                      server_->coordinator->NotReady().empty();
+  if (!served) return oracle_->StoodStill(passed);
+  oracle_->CheckDeadline(looked_);
+  for (int i = 0; i < options_.workers; ++i) {
+    const WorkerMachine& machine = *workers_[static_cast<size_t>(i)];
+    if (machine.running && machine.port != nullptr && machine.port->busy() &&
+        !network_.IsCut(i)) {
+      busy_ += passed;
+    }
+  }
+}
+
 SimResult Simulation::Run() {
   for (size_t i = 0; i < plan_.faults.size(); ++i) {
     const bool kept = !options_.only.has_value() ||
@@ -547,19 +569,12 @@ SimResult Simulation::Run() {
               [this, i] { StartWorker(i); });
   }
   const Instant limit = 12 * plan_.nominal + absl::Hours(1);
-  Instant looked;
   while (oracle_->broken().empty() && !AllDone()) {
     if (!world_.Step()) {
       oracle_->Break("nothing will ever happen any more");
       break;
     }
-    if (world_.Now() - looked >= absl::Seconds(1)) {
-      looked = world_.Now();
-      if (server_ != nullptr && server_->coordinator != nullptr &&
-          server_->coordinator->NotReady().empty()) {
-        oracle_->CheckDeadline(looked);
-      }
-    }
+    if (world_.Now() - looked_ >= absl::Seconds(1)) Look();
     if (world_.Now() > limit) {
       oracle_->Break(absl::StrCat("the run does not end: at version ",
                                   oracle_->state().fragments.empty()
@@ -570,7 +585,18 @@ SimResult Simulation::Run() {
   }
   SimResult result;
   result.took = world_.Now();
-  if (oracle_->broken().empty()) oracle_->Close();
+  StepIds outstanding;
+  for (const auto& machine : workers_) {
+    if (machine->trainer == nullptr) continue;
+    const StepIds& window = machine->trainer->window();
+    outstanding.insert(outstanding.end(), window.begin(), window.end());
+  }
+  if (oracle_->broken().empty()) oracle_->Close(outstanding);
+  result.ledger = oracle_->ledger();
+  const absl::Duration transfers =
+      static_cast<int64_t>(result.ledger.updates) *
+      SimPort::MeanTransfer(result.ledger.update_bytes);
+  result.busy = std::max(absl::ZeroDuration(), busy_ - transfers);
   result.broken = oracle_->broken();
   if (!result.broken.empty()) Say("oracle", result.broken);
   for (int i = 0; i < options_.workers; ++i) {

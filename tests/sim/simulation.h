@@ -31,10 +31,12 @@ struct SimResult {
   uint64_t tokens_made = 0;
   uint64_t tokens_folded = 0;
   int restarts = 0;  // Of the coordinator.
-  // Worker time, in seconds: in which folded steps were made, and in which the
-  // faults of the plan left no way to make some (Simulation::Account).
-  double useful = 0;
-  double possible = 0;
+  // Of all workers together.
+  Oracle::Ledger ledger;
+  // In which an agent waited for a call of its own (join, download, upload)
+  // although its link and the coordinator were there, beyond what transfers
+  // take when nothing goes wrong.
+  absl::Duration busy;
 };
 
 // "12:04.500", who, what.
@@ -53,6 +55,8 @@ class Simulation {
 
   void Say(const std::string& who, const std::string& what);
   void Strike(const Fault& fault);
+  // What has passed since the last look.
+  void Look();
 
   // The coordinator's machine.
   void StartCoordinator();
@@ -87,7 +91,8 @@ class Simulation {
   std::unique_ptr<MetricsRegistry> metrics_;
   uint64_t coordinator_life_ = 0;
   int starts_ = 0;
-  bool disk_full_ = false;
+  Instant looked_;
+  absl::Duration busy_;
   std::vector<std::unique_ptr<WorkerMachine>> workers_;
 };
 

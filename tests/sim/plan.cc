@@ -28,6 +28,8 @@ constexpr FaultKind kKinds[] = {
     FaultKind::kRepeated,
     FaultKind::kRepeated,
     FaultKind::kCorrupted,
+    FaultKind::kPause,
+    FaultKind::kDrain,
 };
 
 // Each fault has a stream of its own: what one draws moves no other.
@@ -47,6 +49,7 @@ Fault DrawFault(const SimOptions& options, size_t number, Instant at) {
   fault.lasts = absl::Milliseconds(static_cast<int64_t>(1000 * seconds) + 500);
   switch (fault.kind) {
     case FaultKind::kCoordinatorCrash:
+    case FaultKind::kPause:
       fault.worker = -1;
       break;
     case FaultKind::kDiskFull:
@@ -168,6 +171,12 @@ std::string Describe(const Fault& fault) {
     case FaultKind::kCorrupted:
       what = "a chunk is corrupted on the way";
       break;
+    case FaultKind::kPause:
+      what = absl::StrCat("is paused for ", lasts);
+      break;
+    case FaultKind::kDrain:
+      what = absl::StrCat("is drained, back after ", lasts);
+      break;
   }
   return absl::StrCat(Stamp(fault.at), " ", WhoIs(fault.worker), " ", what);
 }
@@ -193,6 +202,10 @@ Plan DrawPlan(const SimOptions& options) {
   policy.nesterov = stream.Chance(0.75);
   policy.outer_lr = 0.7;
   policy.outer_momentum = stream.Chance(0.75) ? 0.9 : 0;
+  if (stream.Chance(0.5)) {
+    policy.eval_every = static_cast<uint32_t>(1 + stream.Below(4));
+    policy.eval_windows = kEvalWindows;
+  }
   plan.step = absl::Seconds(3);
   if (stream.Chance(0.5)) policy.deadline = 3 * policy.interval * plan.step;
   plan.checkpoint_every = absl::Seconds(30);

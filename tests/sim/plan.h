@@ -65,6 +65,8 @@ enum class FaultKind {
   kLateRequest,  // Held for `lasts`: later calls overtake it.
   kRepeated,     // Delivered once more after `lasts`.
   kCorrupted,    // The next chunk, on the way.
+  kPause,        // By the operator, who resumes after `lasts`.
+  kDrain,        // Of a worker, by the operator; it is back after `lasts`.
 };
 
 struct Fault {
@@ -80,6 +82,9 @@ struct Fault {
 };
 // "12:04.500 worker-1 crashes, power cut, ..."
 std::string Describe(const Fault& fault);
+
+// Of the shard on which theta is evaluated.
+inline constexpr uint64_t kEvalWindows = 6;
 
 struct Plan {
   Policy policy;

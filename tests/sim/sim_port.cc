@@ -61,7 +61,8 @@ UploadOutcome OutcomeOf(UploadVerdict::Kind kind, const std::string& reason) {
   }
 }
 
-RunView ViewOf(const ViewOutcome& outcome) {
+RunView ViewOf(const ViewOutcome& outcome,
+               const std::optional<FileRef>& shard) {
   RunView view;
   view.fencing = outcome.fencing;
   view.revision = outcome.revision;
@@ -75,6 +76,15 @@ RunView ViewOf(const ViewOutcome& outcome) {
                            lease.base_digest, lease.lease.steps,
                            lease.lease.progress, lease.lease.progress_step,
                            lease.deadline_left, lease.delivered});
+  }
+  for (const EvalView& eval : outcome.view.evals) {
+    RunView::Eval& slice = view.evals.emplace_back();
+    slice.version = eval.version;
+    slice.slice = eval.slice;
+    slice.first_window = eval.first_window;
+    slice.windows = eval.windows;
+    slice.shard_digest = shard->digest;
+    slice.shard_bytes = shard->bytes;
   }
   view.drain = outcome.view.drain;
   view.notice = outcome.view.notice;
@@ -164,17 +174,23 @@ absl::StatusOr<JoinReply> SimPort::Join(const JoinCall& call) {
 absl::StatusOr<RunView> SimPort::Watch(uint64_t known_revision,
                                        absl::Duration max_wait) {
   const Fencing asked = guard_.current();
+  using Seen = std::pair<ViewOutcome, std::optional<FileRef>>;
   ASSIGN_OR_RETURN(
-      const ViewOutcome outcome,
-      Control<ViewOutcome>(
+      const Seen seen,
+      Control<Seen>(
           Message::kWatch, max_wait + kPollSlack,
           [=, session = session_](const std::shared_ptr<Server>& server, bool,
-                                  Done<ViewOutcome> done) {
-            server->coordinator->Watch(session, asked, known_revision, max_wait,
-                                       std::move(done));
+                                  Done<Seen> done) {
+            server->coordinator->Watch(
+                session, asked, known_revision, max_wait,
+                [shard = server->coordinator->eval_shard(),
+                 done = std::move(done)](absl::StatusOr<ViewOutcome> view) {
+                  if (!view.ok()) return done(view.status());
+                  done(Seen(*std::move(view), shard));
+                });
           }));
-  RETURN_IF_ERROR(guard_.Observe(asked, outcome.fencing));
-  return ViewOf(outcome);
+  RETURN_IF_ERROR(guard_.Observe(asked, seen.first.fencing));
+  return ViewOf(seen.first, seen.second);
 }
 
 absl::StatusOr<uint64_t> SimPort::Report(const ProgressReport& report) {
@@ -231,8 +247,26 @@ absl::StatusOr<std::vector<RemoteFile>> SimPort::Resolve(
   return files;
 }
 
-absl::Status SimPort::ReportEval(uint64_t, uint32_t, double, uint64_t) {
-  return absl::UnimplementedError("simulated runs have no evaluations");
+absl::Status SimPort::ReportEval(uint64_t version, uint32_t slice,
+                                 double loss_sum, uint64_t tokens) {
+  const Fencing asked = guard_.current();
+  EvalReportEvent event;
+  event.version = version;
+  event.slice = slice;
+  event.loss_sum = loss_sum;
+  event.tokens = tokens;
+  return Control<bool>(
+             Message::kEval, kDeadline,
+             [=, session = session_](const std::shared_ptr<Server>& server,
+                                     bool, Done<bool> done) {
+               server->coordinator->ReportEval(
+                   session, asked, event,
+                   [done = std::move(done)](const absl::Status& status) {
+                     if (!status.ok()) return done(status);
+                     done(true);
+                   });
+             })
+      .status();
 }
 
 absl::Status SimPort::Leave(const std::string& reason) {

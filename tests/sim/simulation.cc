@@ -15,6 +15,7 @@ namespace {
 constexpr char kRun[] = "sim";
 constexpr char kStateDir[] = "state";
 constexpr char kScratch[] = "scratch";
+constexpr char kEvalShard[] = "valid.bin";
 constexpr char kCoordinator[] = "coordinator";
 // What a supervisor waits before it starts a process again that ended by
 // itself.
@@ -87,6 +88,7 @@ struct Simulation::WorkerMachine {
   // What was taken, by round and digest: a spooled update outlives its process.
   std::map<std::pair<uint64_t, std::string>, StepIds> taken;
   double slow = 1;
+  bool drained = false;
   bool finished = false;
   absl::Duration back_after = kSupervisorPause;  // Once it has left.
 };
@@ -151,6 +153,7 @@ CoordinatorOptions Simulation::MakeCoordinatorOptions(
     std::copy(initial_.begin(), initial_.end(), theta.begin());
     return absl::OkStatus();
   };
+  if (plan_.policy.eval_every > 0) options.eval_shard = kEvalShard;
   options.fs = &coordinator_fs_;
   options.clock = &world_;
   options.threads = &world_;
@@ -405,24 +408,26 @@ void Simulation::AgentEnded(int worker, const absl::Status& status) {
   }
   const bool over = oracle_->state().finished;
   absl::Duration pause = kSupervisorPause;
-  if (machine.stop) pause = machine.back_after;
-  world_.After(absl::ZeroDuration(), [this, worker, life, over, status, pause] {
-    WorkerMachine& ended = *workers_[static_cast<size_t>(worker)];
-    if (ended.life != life || !ended.running) return;
-    world_.End(ended.group);
-    ended.port.reset();
-    ended.fs->KillProcess();
-    ended.running = false;
-    if (over && status.ok() && !ended.stop) {
-      ended.finished = true;
-      return;
-    }
-    world_.After(pause, [this, worker, life] {
-      if (workers_[static_cast<size_t>(worker)]->life == life) {
-        StartWorker(worker);
-      }
-    });
-  });
+  if (machine.stop || machine.drained) pause = machine.back_after;
+  const bool drained = std::exchange(machine.drained, false);
+  world_.After(absl::ZeroDuration(),
+               [this, worker, life, over, status, pause, drained] {
+                 WorkerMachine& ended = *workers_[static_cast<size_t>(worker)];
+                 if (ended.life != life || !ended.running) return;
+                 world_.End(ended.group);
+                 ended.port.reset();
+                 ended.fs->KillProcess();
+                 ended.running = false;
+                 if (over && status.ok() && !ended.stop && !drained) {
+                   ended.finished = true;
+                   return;
+                 }
+                 world_.After(pause, [this, worker, life] {
+                   if (workers_[static_cast<size_t>(worker)]->life == life) {
+                     StartWorker(worker);
+                   }
+                 });
+               });
 }
 
 void Simulation::EndWorker(int worker, bool power_cut, uint64_t keep,
@@ -535,7 +540,35 @@ void Simulation::Strike(const Fault& fault) {
     case FaultKind::kCorrupted:
       network_.Arm(fault);
       return;
+    case FaultKind::kPause:
+      Order(PauseEvent{true, "the plan"});
+      world_.After(fault.lasts, [this] { Order(PauseEvent{false, ""}); });
+      return;
+    case FaultKind::kDrain:
+      machine->back_after = fault.lasts;
+      machine->drained = true;
+      Order(DrainEvent{WorkerName(fault.worker)});
+      return;
   }
+}
+
+// Until the coordinator has taken it.
+void Simulation::Order(const Event& event) {
+  const auto again = [this, event] {
+    world_.After(absl::Seconds(1), [this, event] { Order(event); });
+  };
+  if (server_ == nullptr || server_->coordinator == nullptr ||
+      !server_->alive) {
+    return again();
+  }
+  server_->coordinator->Admin(
+      event, [again, server = std::weak_ptr<Server>(server_)](
+                 const absl::Status& status) {
+        const std::shared_ptr<Server> asked = server.lock();
+        if (asked == nullptr || !asked->alive || absl::IsUnavailable(status)) {
+          again();
+        }
+      });
 }
 
 void Simulation::Look() {
@@ -562,6 +595,11 @@ SimResult Simulation::Run() {
     if (!kept) continue;
     world_.At(plan_.faults[i].at, [this, i] { Strike(plan_.faults[i]); });
   }
+  // Ids of two bytes, all 0.
+  const absl::Status shard = WriteFileAtomic(
+      &coordinator_fs_, kEvalShard,
+      std::string(2 * (kEvalWindows * settings_.train.seq_len + 1), '\0'));
+  DILOCO_CHECK(shard.ok()) << shard.message();
   if (options_.plant == Plant::kSkipFsync) coordinator_fs_.set_sync_lies(true);
   StartCoordinator();
   for (int i = 0; i < options_.workers; ++i) {

@@ -114,7 +114,10 @@ struct EvictEvent {
 };
 // Time passed. Every decision also does what has become due (rounds that close
 // or open, lost workers, evaluations), so a tick once a second is enough.
-struct TickEvent {};
+struct TickEvent {
+  // Why the disk has no room for another round, in words; empty: it has.
+  std::string no_room;
+};
 
 using Event =
     std::variant<JoinEvent, BeatEvent, UpdateVerifiedEvent, UpdateUnusableEvent,

@@ -169,6 +169,7 @@ std::string WhyNoRound(const Policy& policy, const State& state,
     return absl::StrCat("paused", state.pause_reason.empty() ? "" : ": ",
                         state.pause_reason);
   }
+  if (!soft.no_room.empty()) return soft.no_room;
   const Eligibility eligibility = WhoIsEligible(policy, state, soft, now);
   const uint64_t needed =
       state.started ? 1 : std::max<uint64_t>(1, policy.wait_for);

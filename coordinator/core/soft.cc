@@ -42,7 +42,7 @@ struct Hear {
   void operator()(const StopEvent&) {}
   void operator()(const DrainEvent&) {}
   void operator()(const EvictEvent&) {}
-  void operator()(const TickEvent&) {}
+  void operator()(const TickEvent& event) { soft.no_room = event.no_room; }
 };
 
 Soft::Round& MutableRound(Soft& soft, uint32_t fragment) {

@@ -154,6 +154,7 @@ struct Soft {
   std::map<std::string, Worker> workers;
   std::vector<Round> rounds;  // By fragment.
   Instant eval_opened_at;
+  std::string no_room;  // As the last tick said.
 };
 
 // The soft state right after a start: every lease and the open round's whole

@@ -339,6 +339,44 @@ void CoordinatorImpl::ForgetWorkers() {
   std::erase_if(sequencer_->soft().workers, forgotten);
 }
 
+std::string CoordinatorImpl::NoRoom() {
+  const State& state = sequencer_->state();
+  uint64_t workers = 0;
+  for (const auto& [name, worker] : state.workers) {
+    if (worker.membership == Membership::kActive) ++workers;
+  }
+  const int64_t elements = options_.layout.elements;
+  const uint64_t needed =
+      std::max<uint64_t>(1, workers) *
+          PartFileBytes(options_.policy.codec_up, elements) +
+      PartFileBytes(options_.settings.codec_down, elements) +
+      2 * PartFileBytes(Codec::kFp32, elements);
+  const absl::StatusOr<uint64_t> free =
+      options_.fs->FreeBytes(options_.state_dir);
+  // A round that is open has its room, or its uploads wait for it.
+  const bool between = std::none_of(
+      state.fragments.begin(), state.fragments.end(),
+      [](const FragmentState& fragment) {
+        return fragment.open.has_value() || fragment.folding.has_value();
+      });
+  std::string no_room;
+  if (free.ok() && *free < needed && !state.finished) {
+    no_room = absl::StrCat("waiting for disk space: the files of a round need ",
+                           needed, " bytes, ", options_.state_dir, " has ",
+                           *free, " free");
+  }
+  MutexLock lock(&fold_mu_);
+  if (no_room_.empty() != (no_room.empty() || !between)) {
+    if (no_room_.empty()) {
+      DILOCO_LOG(ERROR) << "no round opens: " << no_room;
+    } else {
+      DILOCO_LOG(INFO) << "there is room for rounds again";
+    }
+  }
+  no_room_ = between ? no_room : "";
+  return no_room;
+}
+
 void CoordinatorImpl::AfterBatch() {
   KeepStatus();
   StartFolds();
@@ -445,7 +483,7 @@ std::string CoordinatorImpl::NotReady() const {
   if (trouble.empty()) trouble = uploads_.trouble();
   if (!trouble.empty()) return trouble;
   MutexLock lock(&fold_mu_);
-  return fold_trouble_;
+  return fold_trouble_.empty() ? no_room_ : fold_trouble_;
 }
 
 }  // namespace diloco

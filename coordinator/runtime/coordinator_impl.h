@@ -119,6 +119,10 @@ class CoordinatorImpl final : public Coordinator {
   // On the sequencer's thread.
   void OnDurable(const std::vector<AppliedFact>& facts);
   void AfterBatch();
+  // Whether the files of one more round find room: an update of each worker,
+  // the blob, and images of the version, as every round may be the one with
+  // images.
+  std::string NoRoom();
   void StartFolds();
   ViewOutcome MakeView(const std::string& worker);
   StatusReport MakeStatus() const;
@@ -186,6 +190,7 @@ class CoordinatorImpl final : public Coordinator {
   std::vector<std::pair<uint32_t, FoldOrder>> orders_ ABSL_GUARDED_BY(fold_mu_);
   bool fold_stop_ ABSL_GUARDED_BY(fold_mu_) = false;
   std::string fold_trouble_ ABSL_GUARDED_BY(fold_mu_);
+  std::string no_room_ ABSL_GUARDED_BY(fold_mu_);
 };
 
 template <typename T>

@@ -236,6 +236,7 @@ absl::Status CoordinatorImpl::Recover() {
     OnDurable(facts);
   };
   sequencer.after_batch = [this] { AfterBatch(); };
+  sequencer.no_room = [this] { return NoRoom(); };
   sequencer.on_fatal = [this](const absl::Status& status) { Fatal(status); };
   sequencer_ = std::make_unique<Sequencer>(std::move(sequencer));
   fold_thread_ = options_.threads->Start([this] { FoldLoop(); });

@@ -168,7 +168,7 @@ void Sequencer::Loop() {
                                          : applied.back().sequence});
     }
     if (!stopping) {
-      const absl::Status ticked = Apply(TickEvent{}, applied);
+      const absl::Status ticked = Apply(TickEvent{options_.no_room()}, applied);
       DILOCO_CHECK(ticked.ok()) << ticked.message();
     }
     if (!applied.empty() && !CommitOrWait()) {

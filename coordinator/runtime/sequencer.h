@@ -40,6 +40,8 @@ class Sequencer {
     // reply; and after every batch.
     std::function<void(const std::vector<AppliedFact>&)> on_durable;
     std::function<void()> after_batch;
+    // Why the disk has no room for another round; empty: it has.
+    std::function<std::string()> no_room = [] { return std::string(); };
     // The journal failed for good: the process cannot go on.
     std::function<void(absl::Status)> on_fatal;
   };

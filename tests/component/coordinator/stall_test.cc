@@ -11,12 +11,12 @@
 namespace diloco {
 namespace {
 
-// Waits for the alarm; the trouble in words.
-std::string AwaitTrouble(const TestRun& run) {
+// Waits for an alarm with `part` in it; the trouble in words.
+std::string AwaitTrouble(const TestRun& run, absl::string_view part = "") {
   const Instant give_up = Clock::Real()->Now() + absl::Seconds(60);
   while (Clock::Real()->Now() < give_up) {
     const std::string trouble = run.coordinator->NotReady();
-    if (!trouble.empty()) return trouble;
+    if (!trouble.empty() && absl::StrContains(trouble, part)) return trouble;
     std::this_thread::yield();
   }
   return "";
@@ -98,6 +98,15 @@ TEST_CASE("a beat that waited for the disk counts before silence does") {
   CHECK(after.workers[1].membership == "lost");
 }
 
+// No round opens any more.
+void Pause(TestRun& run) {
+  std::promise<absl::Status> paused;
+  run.coordinator->Admin(
+      PauseEvent{true, "test"},
+      [&](const absl::Status& status) { paused.set_value(status); });
+  REQUIRE(paused.get_future().get().ok());
+}
+
 TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
   // How much a round takes; the last of it is the fold's fact.
   uint64_t space = 0;
@@ -105,6 +114,7 @@ TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
     TestRun run(1);
     REQUIRE(run.Start().ok());
     run.JoinAll();
+    Pause(run);
     run.DeliverAll();
     REQUIRE(run.AwaitVersion(1).ok());
     space = run.fs.bytes_used() - 1;
@@ -112,9 +122,10 @@ TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
   TestRun run(1);
   REQUIRE(run.Start().ok());
   run.JoinAll();
+  Pause(run);
   run.fs.set_space(space);
   run.DeliverAll();
-  CHECK(absl::StrContains(AwaitTrouble(run), "the journal waits"));
+  CHECK_FALSE(AwaitTrouble(run, "the journal waits").empty());
   std::future<void> stopped =
       std::async(std::launch::async, [&] { run.coordinator->Stop(); });
   const bool ended =
@@ -126,6 +137,29 @@ TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
   REQUIRE(run.Start().ok());
   run.JoinAll();
   REQUIRE(run.AwaitVersion(1).ok());
+}
+
+TEST_CASE("a round opens only when its files have room, and then by itself") {
+  TestRun run(2);
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(1).ok());
+  REQUIRE(run.Status().fragments[0].open_round == 2);
+  // Room for round 2 and not for another one.
+  const uint64_t update = run.NextUpdate("a").bytes.size();
+  run.fs.set_space(run.fs.bytes_used() + 7 * update);
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(2).ok());
+  CHECK(absl::StrContains(AwaitTrouble(run), "waiting for disk space"));
+  const StatusReport waiting = run.Status();
+  CHECK(waiting.fragments[0].open_round == 0);
+  CHECK(absl::StrContains(waiting.phase_reason, "the files of a round need"));
+  run.fs.set_space(UINT64_MAX);
+  while (run.Status().fragments[0].open_round != 3) std::this_thread::yield();
+  run.DeliverAll();
+  CHECK(run.AwaitVersion(3).ok());
+  CHECK(run.coordinator->NotReady().empty());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <grpcpp/server_builder.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/listener.h"
+#include "common/base/listen_address.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/keepalive.h"
 
@@ -26,7 +26,7 @@ constexpr int kStreamWindowBytes = 2 << 20;
 }  // namespace
 
 absl::Status CheckCanListen(const std::string& address) {
-  const absl::Status status = Listener::Open(address).status();
+  const absl::Status status = UsableListenAddress(address).status();
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message(),

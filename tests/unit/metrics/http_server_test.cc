@@ -26,6 +26,17 @@ int Connect(int port) {
   return fd;
 }
 
+// What comes until the peer ends the connection.
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return text;
+}
+
 // The whole response to one request on 127.0.0.1.
 std::string Request(int port, const std::string& line) {
   const int fd = Connect(port);
@@ -33,13 +44,7 @@ std::string Request(int port, const std::string& line) {
       absl::StrCat(line, " HTTP/1.1\r\nHost: x\r\n\r\n");
   REQUIRE(::send(fd, request.data(), request.size(), 0) ==
           static_cast<ssize_t>(request.size()));
-  std::string response;
-  char buffer[4096];
-  for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
-    response.append(buffer, static_cast<size_t>(n));
-  }
-  ::close(fd);
-  return response;
+  return ReadAll(fd);
 }
 
 bool Has(const std::string& text, const std::string& part) {
@@ -77,25 +82,26 @@ TEST_CASE("silent connections delay neither a probe nor the stop") {
   REQUIRE(server.ok());
   const Instant start = Clock::Real()->Now();
   std::vector<int> silent;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 40; ++i) {
     silent.push_back(Connect((*server)->port()));
     // Half of them stop within their request.
     if (i % 2 == 0) REQUIRE(::send(silent.back(), "GET /li", 7, 0) == 7);
   }
   REQUIRE(Has(Request((*server)->port(), "GET /livez"), "200 OK"));
   server->reset();
-  // Any one of them could have held it up for five seconds.
+  // One after the other they could have held it up for a second each.
   REQUIRE(Clock::Real()->Now() - start < absl::Seconds(4));
   for (const int fd : silent) ::close(fd);
 }
 
-TEST_CASE("more connections than there is room for close the oldest ones") {
+TEST_CASE("a probe behind more silent connections than threads is answered") {
   MetricsRegistry registry;
   auto server = MetricsServer::Start("127.0.0.1:0", &registry, nullptr);
   REQUIRE(server.ok());
   std::vector<int> silent;
-  for (int i = 0; i < 300; ++i) silent.push_back(Connect((*server)->port()));
+  for (int i = 0; i < 100; ++i) silent.push_back(Connect((*server)->port()));
   REQUIRE(Has(Request((*server)->port(), "GET /livez"), "200 OK"));
+  // The first ones had to go.
   char byte;
   REQUIRE(::recv(silent.front(), &byte, 1, 0) == 0);
   for (const int fd : silent) ::close(fd);
@@ -111,9 +117,9 @@ TEST_CASE("what is not a request of ours is answered or closed") {
   const std::string endless(64 << 10, 'x');
   ssize_t sent = ::send(fd, endless.data(), endless.size(), MSG_NOSIGNAL);
   REQUIRE(sent > 0);
-  char byte;
-  REQUIRE(::recv(fd, &byte, 1, 0) <= 0);
-  ::close(fd);
+  const std::string response = ReadAll(fd);
+  INFO(response);
+  REQUIRE((response.empty() || Has(response, " 400 ")));
   REQUIRE(Has(Request(port, "GET /livez"), "200 OK"));
 }
 
@@ -132,7 +138,7 @@ TEST_CASE("a metrics address that can never be had is refused") {
   MetricsRegistry registry;
   for (const char* bad :
        {"", "7601", ":7601", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000",
-        "192.0.2.1:7601", "no-such-host.invalid:7601"}) {
+        "192.0.2.1:7601", "no-such-host.invalid:7601", "[::1]:0"}) {
     INFO(bad);
     REQUIRE(MetricsServer::Start(bad, &registry, nullptr).status().code() ==
             absl::StatusCode::kInvalidArgument);

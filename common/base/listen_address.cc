@@ -1,23 +1,19 @@
-#include "common/base/listener.h"
+#include "common/base/listen_address.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "common/base/logging.h"
 
 namespace diloco {
 namespace {
-
-constexpr int kBacklog = 128;
 
 absl::Status Failure(const std::string& address, int error) {
   const std::string text = absl::StrCat("cannot listen on ", address, ": ");
@@ -36,18 +32,33 @@ absl::Status Failure(const std::string& address, int error) {
   }
 }
 
-int PortOf(int fd) {
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof(bound);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
-  return ntohs(bound.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+// What this process cannot do with a socket address: an errno, or 0.
+int ListenOnce(const addrinfo& at) {
+  const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  // Connections of an earlier process may still be ending.
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int error =
+      bind(fd, at.ai_addr, at.ai_addrlen) == 0 && listen(fd, /*backlog=*/1) == 0
+          ? 0
+          : errno;
+  close(fd);
+  return error;
+}
+
+std::string InNumbers(const addrinfo& at) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  DILOCO_CHECK(getnameinfo(at.ai_addr, at.ai_addrlen, host, sizeof(host), port,
+                           sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0);
+  return at.ai_family == AF_INET6 ? absl::StrCat("[", host, "]:", port)
+                                  : absl::StrCat(host, ":", port);
 }
 
 }  // namespace
 
-absl::StatusOr<Listener> Listener::Open(const std::string& address) {
+absl::StatusOr<std::string> UsableListenAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
   int port = -1;
   if (colon == std::string::npos || colon == 0 ||
@@ -83,38 +94,11 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address) {
   // The first of a name's addresses that this machine has.
   int error = EADDRNOTAVAIL;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    const int fd =
-        socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-      error = errno;
-      continue;
-    }
-    Listener listener(fd, 0);
-    // Connections of an earlier process may still be ending.
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
-        listen(fd, kBacklog) == 0) {
-      listener.port_ = PortOf(fd);
-      return listener;
-    }
-    error = errno;
+    error = ListenOnce(*at);
+    if (error == 0) return InNumbers(*at);
     if (error == EADDRINUSE) break;
   }
   return Failure(address, error);
-}
-
-Listener::Listener(Listener&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
-
-Listener& Listener::operator=(Listener&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(port_, other.port_);
-  return *this;
-}
-
-Listener::~Listener() {
-  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace diloco

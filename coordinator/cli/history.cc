@@ -48,13 +48,15 @@ std::string MemberText(const RoundRecord& round) {
 
 void PrintRound(const RoundRecord& round) {
   if (!round.closed.has_value()) {
-    std::printf("%6lu  open: %zu of %zu updates in\n",
+    std::printf(round.undone ? "%6lu   undone: %zu of %zu updates were in\n"
+                             : "%6lu  open: %zu of %zu updates in\n",
                 static_cast<unsigned long>(round.opened.round),
                 round.updates.size(), round.opened.leases.size());
     return;
   }
   const RoundClosed& closed = *round.closed;
-  const std::string version = round.published.has_value()
+  const std::string version = round.undone ? "undone"
+                              : round.published.has_value()
                                   ? absl::StrCat(round.published->version)
                               : closed.members.empty() ? "void"
                                                        : "folding";
@@ -76,6 +78,7 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
   nlohmann::ordered_json json;
   json["fragment"] = round.opened.fragment;
   json["round"] = round.opened.round;
+  json["undone"] = round.undone;
   json["base_version"] = round.opened.base_version;
   json["opened_because"] = round.opened.reason;
   json["deadline_seconds"] = absl::ToDoubleSeconds(round.opened.deadline);
@@ -149,7 +152,8 @@ CommandSpec HistoryCommand() {
       "Reads the journal in a state directory. LOSS is the mean training loss\n"
       "of the round's windows; TOOK counts from the opening, or from a "
       "restart\n"
-      "of the coordinator in between; --json prints one object a round.\n";
+      "of the coordinator in between; undone is what a rollback or a restored\n"
+      "backup left behind. --json prints one object a round.\n";
   command.example =
       "  dilococtl history state\n"
       "  dilococtl history state --json | jq 'select(.missing != [])'\n";

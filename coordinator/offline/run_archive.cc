@@ -85,6 +85,14 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
       const LineageStarted::Fragment& begin = lineage->fragments[f];
       by_version_.erase(by_version_.upper_bound({f, begin.version}),
                         by_version_.upper_bound({f, UINT64_MAX}));
+      for (RoundRecord& round : rounds_) {
+        if (round.opened.fragment != f) continue;
+        const bool kept =
+            round.published.has_value()
+                ? round.published->version <= begin.version
+                : round.closed.has_value() && round.closed->members.empty();
+        if (!kept) round.undone = true;
+      }
       Files& files = by_version_[{f, begin.version}].files;
       files.theta_image = begin.theta_image;
       files.momentum_image = begin.momentum_image;

@@ -32,6 +32,8 @@ struct RoundRecord {
   std::vector<UpdateRefused> refused;
   std::optional<RoundClosed> closed;
   std::optional<VersionPublished> published;  // Never of a void round.
+  // A later rollback or restore dropped it, or went back before its version.
+  bool undone = false;
 };
 
 // One thread at a time.

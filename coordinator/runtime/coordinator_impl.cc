@@ -86,13 +86,16 @@ absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) const {
     return absl::FailedPreconditionError(absl::StrCat(
         "the caller has seen epoch ", fencing.epoch,
         " of this run, this coordinator is at epoch ", fencing_.epoch,
-        ": an older copy of the state directory has come alive; stop it"));
+        ": an older copy of the state directory has come alive; stop it, or "
+        "make a state directory of it with dilococtl restore"));
   }
   if (fencing.epoch == fencing_.epoch &&
       fencing.boot_nonce != fencing_.boot_nonce) {
     return absl::FailedPreconditionError(absl::StrCat(
         "two coordinators serve epoch ", fencing.epoch,
-        " of this run: a state directory was copied; stop one of them"));
+        " of this run: a state directory was copied; stop one of them, or, if "
+        "there is no other any more, make a state directory of this copy with "
+        "dilococtl restore"));
   }
   return absl::OkStatus();
 }
@@ -204,6 +207,16 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     const absl::StatusOr<std::string> worker = Caller(session, fencing);
     if (!worker.ok()) return done(worker.status());
     const State& state = sequencer_->state();
+    if (progress.version > state.fragments[0].version) {
+      const absl::Status ahead = absl::FailedPreconditionError(absl::StrCat(
+          "worker ", *worker, " holds version ", progress.version,
+          " of this lineage, the newest here is ", state.fragments[0].version,
+          ": ", options_.state_dir,
+          " is an older copy of the run's; make a state directory of it with "
+          "dilococtl restore, or put the newer one back"));
+      DILOCO_LOG(ERROR) << ahead.message();
+      return done(ahead);
+    }
     HearEvent(sequencer_->soft(), BeatEvent{*worker, progress.step_seconds},
               options_.clock->Now());
     // The copy it holds, against what was published.

@@ -100,6 +100,21 @@ class StateDirectory(unittest.TestCase):
                 shutil.rmtree(cluster.path(f"scratch-{number}"))
             self.go_on(cluster)
 
+    def test_live_workers_follow_two_rollbacks(self):
+        with harness.Cluster(rounds=100000) as cluster:
+            cluster.start_all()
+            for version in (2, 3):
+                cluster.wait_version(version + 2)
+                cluster.coordinator.terminate()
+                [rolled] = self.json(cluster, "rollback", cluster.path("state"),
+                                     "--to", str(version))
+                cluster.start_coordinator()
+                cluster.wait_version(version + 1)
+            self.assertEqual([worker.code() for worker in
+                              cluster.workers.values()], [None, None])
+            cluster.ctl("stop")
+            cluster.finish()
+
     def test_a_fork_is_a_run_of_its_own(self):
         with harness.Cluster(rounds=3) as cluster:
             cluster.start_all()

@@ -59,15 +59,16 @@ absl::Status Agent::Run() {
     last_checkpoint_ = last_log_ = options_.clock->Now();
     status = Loop();
   }
-  if (absl::IsUnauthenticated(status)) {
-    // The coordinator does not know the session: once, a new one may help.
+  // The coordinator does not know the session: once in each lineage, a new one
+  // may help.
+  bool may_join = true;
+  while (absl::IsUnauthenticated(status) && may_join) {
     DILOCO_LOG(WARNING) << "joins again worker=" << options_.worker
                         << " cause=\"" << status.message() << "\"";
     const std::string lineage = identity_->fencing.lineage;
     status = JoinRun();
-    if (status.ok() && joined_.fencing.lineage != lineage) {
-      status = StartAfresh();
-    }
+    may_join = status.ok() && joined_.fencing.lineage != lineage;
+    if (may_join) status = StartAfresh();
     if (status.ok()) status = Loop();
     if (absl::IsCancelled(status) && options_.stop_requested()) {
       status = absl::OkStatus();

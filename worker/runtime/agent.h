@@ -97,7 +97,9 @@ class Agent {
   absl::Status JoinRun();
   absl::Status PrepareTraining();
   absl::Status RestoreCheckpoint();
-  // In another lineage: nothing of before may go into it.
+  // Nothing of another lineage may go into this one.
+  void DropHeld();
+  // Joined again in another lineage: a new trainer, as at the start.
   absl::Status StartAfresh();
   void PauseUnlessStopped(absl::Duration pause);
   // The end of every run that had joined.

@@ -131,6 +131,10 @@ absl::Status Agent::JoinRun() {
         ", the coordinator serves ", ToHex(joined_.fencing.lineage),
         ": change `lineage` in the worker's file or its address"));
   }
+  if (identity_.has_value() &&
+      identity_->fencing.lineage != joined_.fencing.lineage) {
+    DropHeld();
+  }
   // Before the session is used for anything: a crash from here on must find it.
   identity_ =
       WorkerIdentity{options_.worker, joined_.settings.run, joined_.session,
@@ -171,26 +175,26 @@ absl::Status Agent::PrepareTraining() {
   return absl::OkStatus();
 }
 
-absl::Status Agent::StartAfresh() {
-  DILOCO_LOG(WARNING) << "the run was rolled back or restored; this worker "
-                         "drops what it holds and pulls theta worker="
-                      << options_.worker;
+void Agent::DropHeld() {
+  if (local_.version.has_value() || restored_.has_value()) {
+    DILOCO_LOG(WARNING) << "the run was rolled back or restored; this worker "
+                           "drops what it holds and pulls theta worker="
+                        << options_.worker;
+  }
   restored_.reset();
   spooled_.reset();
   local_ = LocalState{};
   held_digest_.reset();
-  RETURN_IF_ERROR(PrepareTraining());
+  progress_.version = 0;
+  progress_.digest.reset();
+}
+
+absl::Status Agent::StartAfresh() {
+  ASSIGN_OR_RETURN(trainer_, options_.make_trainer(joined_.settings, layout_));
   return RestoreCheckpoint();
 }
 
 absl::Status Agent::RestoreCheckpoint() {
-  if (restored_.has_value() &&
-      restored_->header.lineage != joined_.fencing.lineage) {
-    DILOCO_LOG(WARNING) << "the run was rolled back or restored since the "
-                           "checkpoint, which is not used worker="
-                        << options_.worker;
-    restored_.reset();
-  }
   if (!restored_.has_value()) {
     // A cold AdamW in a run that has moved on starts with a ramp.
     ramp_left_ = joined_.settings.join_ramp_steps;

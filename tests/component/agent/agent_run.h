@@ -29,7 +29,11 @@ class CountingData final : public BatchSource {
   uint64_t tokens() const override { return 1000; }
   uint32_t max_token() const override { return 49; }
   std::string Describe() const override { return "counting data"; }
-  absl::Status Prepare(const RunSettings&) override { return absl::OkStatus(); }
+  absl::Status Prepare(const RunSettings&) override {
+    DILOCO_CHECK(!prepared_) << "a source is prepared once";
+    prepared_ = true;
+    return absl::OkStatus();
+  }
   absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) override {
     Batch batch;
     batch.windows = windows;
@@ -43,6 +47,7 @@ class CountingData final : public BatchSource {
 
  private:
   const uint64_t first_;
+  bool prepared_ = false;
 };
 
 inline ModelConfig SmallModel() {

@@ -48,8 +48,42 @@ TEST_CASE("a run goes on from the version it was rolled back to") {
   CHECK(tokens == rolled->folded_tokens + tokens / (to + 1));
   run.End();
   CHECK(offline.Problem() == "");
+  const auto archive = offline.Archive();
+  for (const RoundRecord& round : archive->rounds()) {
+    // Round 6 was open when it ended.
+    CHECK(round.undone == (round.opened.round > to && round.opened.round <= 6));
+  }
   REQUIRE(run.Start().ok());
   CHECK(run.digest() == digest);
+}
+
+TEST_CASE("a backup is not rolled back in place") {
+  OfflineRun offline;
+  REQUIRE(BackUp(&offline.run.fs, kStateDir, "copy", IgnoreProgress).ok());
+  const absl::Status status =
+      RollBack(&offline.run.fs, "copy", 3, kLineage).status();
+  CHECK(status.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(status.message(), "restore"));
+  CHECK(offline.Archive("copy")->state().fragments[0].version == 5);
+}
+
+TEST_CASE("an older copy of the state is named when a newer worker beats") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  WorkerProgress progress;
+  const auto beat = [&](uint64_t version) {
+    progress.version = version;
+    std::promise<absl::Status> status;
+    run.coordinator->Beat(run.sessions["a"], Fencing(), progress,
+                          [&](const absl::StatusOr<uint64_t>& revision) {
+                            status.set_value(revision.status());
+                          });
+    return status.get_future().get();
+  };
+  CHECK(beat(5).ok());
+  const absl::Status ahead = beat(6);
+  CHECK(ahead.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(ahead.message(), "dilococtl restore"));
 }
 
 TEST_CASE("what belongs to the lineage before is told to join again") {

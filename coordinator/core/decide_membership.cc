@@ -112,8 +112,13 @@ absl::Status OnEvent(Draft& draft, const JoinEvent& event) {
     if (worker->membership == Membership::kEvicted) {
       return Evicted(event.worker);
     }
-    if (!event.attempt.empty() && event.attempt == worker->attempt &&
-        worker->membership != Membership::kLeft) {
+    if (!event.attempt.empty() && event.attempt == worker->attempt) {
+      if (worker->membership == Membership::kLeft) {
+        // It came late: a session that nobody gets must not take the name.
+        return absl::FailedPreconditionError(absl::StrCat(
+            "this join of worker ", event.worker,
+            " was answered before and the worker has left since: join again"));
+      }
       TakeBack(draft, event.worker);
       return absl::OkStatus();
     }

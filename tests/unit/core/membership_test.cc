@@ -27,6 +27,23 @@ TEST_CASE("a repeated Join call gets the session it got before") {
   REQUIRE(run.SessionOf("a") == "one");
 }
 
+TEST_CASE("a Join call that comes once more after the worker left is void") {
+  CoreRun run;
+  JoinEvent event;
+  event.worker = "a";
+  event.attempt = "attempt";
+  event.new_session = "first";
+  REQUIRE(run.Do(event).status.ok());
+  run.Do(LeaveEvent{"a", "drained"});
+  event.new_session = "nobody gets this";
+  const Decision late = run.Do(event);
+  REQUIRE(late.status.code() == Code::kFailedPrecondition);
+  REQUIRE(Contains(late.status, "has left since"));
+  REQUIRE(run.state.workers.at("a").membership == Membership::kLeft);
+  // The worker's own directory stays the newest.
+  REQUIRE(run.Join("a", "first").status.ok());
+}
+
 TEST_CASE("C6.2 a restart with the newest token takes over at once") {
   CoreRun run;
   run.Join("a");

@@ -104,7 +104,9 @@ int Main(const std::vector<std::string>& args) {
     return 0;
   }
   // What the product logs is expected here: above its highest level.
-  SetLogLevel(static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1));
+  if (!line->log) {
+    SetLogLevel(static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1));
+  }
   const bool one = line->runs == 1;
   Clock* const clock = Clock::Real();
   const Instant begin = clock->Now();

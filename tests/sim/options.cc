@@ -101,6 +101,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(
       {"--vary", [&] { line.vary = true; }},
       {"--figures", [&] { line.figures = true; }},
       {"--no-shrink", [&] { line.shrink = false; }},
+      {"--log", [&] { line.log = true; }},
       {"--help", [&] { line.help = true; }}};
   for (size_t i = 0; i < args.size(); ++i) {
     const auto found = switches.find(args[i]);

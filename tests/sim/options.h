@@ -17,13 +17,14 @@ struct CommandLine {
   bool trace = false;    // Also with --runs.
   bool shrink = true;    // What failed.
   bool figures = false;  // A line for each run.
+  bool log = false;      // What the product logs, too.
   bool help = false;
 };
 inline constexpr char kUsage[] =
     "usage: diloco-sim [--seed N] [--workers K] [--rounds T]\n"
     "                  [--faults-per-hour F] [--runs N] [--vary] [--trace]\n"
     "                  [--figures] [--only I,I,... | --only none]\n"
-    "                  [--no-shrink] [--plant DEFECT]\n"
+    "                  [--no-shrink] [--log] [--plant DEFECT]\n"
     "DEFECT: count-twice, skip-fsync, wrong-weight, forget-momentum\n"
     "exit code: 0 everything held, 1 something did not, 2 usage\n";
 

@@ -541,33 +541,37 @@ void Simulation::Strike(const Fault& fault) {
       network_.Arm(fault);
       return;
     case FaultKind::kPause:
-      Order(PauseEvent{true, "the plan"});
-      world_.After(fault.lasts, [this] { Order(PauseEvent{false, ""}); });
+      Order(PauseEvent{true, "the plan"}, [this, fault] {
+        world_.After(fault.lasts, [this] {
+          Order(PauseEvent{false, ""}, nullptr);
+        });
+      });
       return;
     case FaultKind::kDrain:
       machine->back_after = fault.lasts;
       machine->drained = true;
-      Order(DrainEvent{WorkerName(fault.worker)});
+      Order(DrainEvent{WorkerName(fault.worker)}, nullptr);
       return;
   }
 }
 
-// Until the coordinator has taken it.
-void Simulation::Order(const Event& event) {
-  const auto again = [this, event] {
-    world_.After(absl::Seconds(1), [this, event] { Order(event); });
+// Until the coordinator has taken it; `then` (may be null) follows.
+void Simulation::Order(const Event& event, const std::function<void()>& then) {
+  const auto again = [this, event, then] {
+    world_.After(absl::Seconds(1), [this, event, then] { Order(event, then); });
   };
   if (server_ == nullptr || server_->coordinator == nullptr ||
       !server_->alive) {
     return again();
   }
   server_->coordinator->Admin(
-      event, [again, server = std::weak_ptr<Server>(server_)](
+      event, [again, then, server = std::weak_ptr<Server>(server_)](
                  const absl::Status& status) {
         const std::shared_ptr<Server> asked = server.lock();
         if (asked == nullptr || !asked->alive || absl::IsUnavailable(status)) {
-          again();
+          return again();
         }
+        if (then) then();
       });
 }
 

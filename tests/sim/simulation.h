@@ -55,7 +55,7 @@ class Simulation {
 
   void Say(const std::string& who, const std::string& what);
   void Strike(const Fault& fault);
-  void Order(const Event& event);
+  void Order(const Event& event, const std::function<void()>& then);
   // What has passed since the last look.
   void Look();
 

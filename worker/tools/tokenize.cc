@@ -15,6 +15,8 @@
 namespace diloco {
 namespace {
 
+constexpr uint64_t kMaxParts = 500;
+
 constexpr int32_t kUint16Ids = 65536;
 constexpr char kTokenizerCopy[] = "tokenizer.model";
 
@@ -42,8 +44,10 @@ class Job {
       : fs_(fs), tokenizer_(tokenizer), options_(options) {}
 
   absl::StatusOr<DatasetManifest> Run() {
-    if (options_.parts < 1) {
-      return absl::InvalidArgumentError("parts must be at least 1");
+    // Each is an open file.
+    if (options_.parts < 1 || options_.parts > kMaxParts) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parts must be 1 to ", kMaxParts, ", not ", options_.parts));
     }
     ASSIGN_OR_RETURN(manifest_.dtype, ChooseFormat(tokenizer_, options_.dtype));
     manifest_.vocab = static_cast<uint64_t>(tokenizer_.size());

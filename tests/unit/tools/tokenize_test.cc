@@ -200,6 +200,11 @@ TEST_CASE("too few documents for the parts are refused") {
       std::string(
           Tokenize(kFs, WideTokenizer(300), options).status().message()),
       Catch::Contains("too few for 3 parts"));
+  options.parts = 100000;  // More files than a process may open.
+  REQUIRE_THAT(
+      std::string(
+          Tokenize(kFs, WideTokenizer(300), options).status().message()),
+      Catch::Contains("1 to 500"));
 }
 
 TEST_CASE("a trained tokenizer gives every text back, newlines included") {

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/edit_distance.h"
 #include "common/base/status_macros.h"
 #include "common/config/document.h"
 #include "common/config/field_table.h"
@@ -57,7 +58,65 @@ class Checker {
     return std::move(loaded_);
   }
 
+  // Other values for some keys of a configuration that is good.
+  absl::StatusOr<RunConfig> Change(
+      const RunConfig& config,
+      const std::map<std::string, std::string>& values) {
+    loaded_.config = config;
+    for (const auto& [key, value] : values) {
+      RETURN_IF_ERROR(CheckMayChange(key));
+      const std::string problem = table_.Assign(key, value);
+      if (!problem.empty()) errors_.Add({}, key, problem);
+    }
+    if (errors_.empty()) {
+      CheckTrain();
+      CheckSync();
+      CheckEvalTokens();
+    }
+    if (!errors_.empty()) return absl::InvalidArgumentError(errors_.Words());
+    return std::move(loaded_.config);
+  }
+
  private:
+  absl::Status CheckMayChange(const std::string& key) const {
+    const Field* field = table_.Find(key);
+    if (field == nullptr) {
+      std::vector<std::string> keys;
+      for (const Field& known : table_.fields()) keys.push_back(known.path);
+      const std::string nearest = NearestName(key, keys);
+      return absl::NotFoundError(absl::StrCat(
+          "there is no setting ", key,
+          nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
+          " dilococtl set --list shows those that may change"));
+    }
+    if (field->no_effect) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(key, " has no effect in this build"));
+    }
+    if (key == "eval.shard") {
+      return absl::FailedPreconditionError(
+          "eval.shard is a file: name it in the run file and start the "
+          "coordinator with --accept");
+    }
+    switch (field->change) {
+      case Change::kFixed:
+        return absl::FailedPreconditionError(absl::StrCat(
+            key,
+            " is fixed: it is part of what the run is, and what workers "
+            "and state directory hold was made with it; to change it, "
+            "start a new run"));
+      case Change::kLocal:
+        return absl::FailedPreconditionError(
+            absl::StrCat(key,
+                         " belongs to the coordinator's machine: change "
+                         "the run file and restart the coordinator"));
+      case Change::kBoundary:
+      case Change::kAtOnce:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
   void Error(absl::string_view path, absl::string_view message) {
     errors_.Add(table_.Where(path), path, message);
   }
@@ -121,8 +180,7 @@ class Checker {
 
   void CheckTrain() {
     const TrainSettings& train = loaded_.config.train;
-    if (!table_.IsSet("train.tokens") || !table_.IsSet("train.batch_tokens") ||
-        train.seq_len == 0 || train.batch_tokens == 0) {
+    if (train.tokens == 0 || train.seq_len == 0 || train.batch_tokens == 0) {
       return;
     }
     if (train.batch_tokens % train.seq_len != 0) {
@@ -325,13 +383,18 @@ class Checker {
                          "; wrong shard, or not uint16?"));
       return;
     }
+    CheckEvalTokens();
+    config.eval.shard = ContentFile{path, Sha256(*content)};
+    config.eval.shard_ids = ids;
+  }
+
+  void CheckEvalTokens() {
+    const RunConfig& config = loaded_.config;
     if (config.eval.tokens != 0 && config.eval.tokens < config.train.seq_len) {
       Error("eval.tokens",
             absl::StrCat(config.eval.tokens, " is less than a window of ",
                          config.train.seq_len));
     }
-    config.eval.shard = ContentFile{path, Sha256(*content)};
-    config.eval.shard_ids = ids;
   }
 
   absl::StatusOr<std::string> ReadEvalShard(const std::string& path) {
@@ -430,6 +493,25 @@ std::string SettingsText(const RunConfig& config) {
 
 Digest SettingsDigest(const RunConfig& config) {
   return Sha256(SettingsText(config));
+}
+
+std::vector<ChangeableSetting> ChangeableSettings() {
+  PrintTable print{RunConfig()};
+  std::vector<ChangeableSetting> settings;
+  for (const Field& field : print.table.fields()) {
+    if (field.no_effect || (field.change != Change::kBoundary &&
+                            field.change != Change::kAtOnce)) {
+      continue;
+    }
+    settings.push_back({field.path, field.change == Change::kAtOnce,
+                        field.value.expected, field.doc});
+  }
+  return settings;
+}
+
+absl::StatusOr<RunConfig> ChangeSettings(
+    const RunConfig& config, const std::map<std::string, std::string>& values) {
+  return Checker(FileSystem::Posix(), "settings").Change(config, values);
 }
 
 Policy MakePolicy(const RunConfig& config) {

@@ -10,6 +10,7 @@
 #define COORDINATOR_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -130,6 +131,21 @@ std::string PrintRunConfig(const RunConfig& config);
 std::string SettingsText(const RunConfig& config);
 // Of that text. Only the coordinator computes it.
 Digest SettingsDigest(const RunConfig& config);
+
+// A key of the settings text and how it may change in a run that exists.
+struct ChangeableSetting {
+  std::string key;
+  bool at_once = false;  // Else from the next round on.
+  std::string expected;  // In words.
+  std::string doc;
+};
+std::vector<ChangeableSetting> ChangeableSettings();
+
+// `config` with other values, written as in a file: what `dilococtl set` does.
+// NOT_FOUND: no such key. FAILED_PRECONDITION: it may not change so.
+// INVALID_ARGUMENT: the value is none of its own, or does not go with others.
+absl::StatusOr<RunConfig> ChangeSettings(
+    const RunConfig& config, const std::map<std::string, std::string>& values);
 
 Policy MakePolicy(const RunConfig& config);
 RunSettings MakeRunSettings(const RunConfig& config, const Layout& layout);

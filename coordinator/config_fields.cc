@@ -151,6 +151,7 @@ void AddTrain(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
 void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
   RunConfig::Sync* sync = &config->sync;
   const Change boundary = Change::kBoundary;
+  const Change at_once = Change::kAtOnce;
   table.Add({.path = "sync.preset",
              .value = NotYet(
                  Choice<Preset>(&sync->preset, {{"diloco", Preset::kDiloco},
@@ -185,14 +186,14 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
   table.Add({.path = "sync.min_updates",
              .value = Count(&sync->min_updates, 1u, 100000u),
              .doc = "Updates without which a deadline does not fold.",
-             .change = boundary});
+             .change = at_once});
   table.Add({.path = "sync.short_round",
              .value = Choice<ShortRound>(&sync->short_round,
                                          {{"extend", ShortRound::kExtend},
                                           {"fold", ShortRound::kFold},
                                           {"void", ShortRound::kVoid}}),
              .doc = "What a deadline with fewer than min_updates does.",
-             .change = boundary});
+             .change = at_once});
   table.Add(
       {.path = "sync.late",
        .value = NotYet(
@@ -243,6 +244,7 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
 void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              const std::string& base) {
   const Change boundary = Change::kBoundary;
+  const Change at_once = Change::kAtOnce;
   const Change local = Change::kLocal;
   table.Add({.path = "join.wait_for",
              .value = Count(&config->join.wait_for, 1u, 100000u),
@@ -253,12 +255,12 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
   table.Add({.path = "join.max_workers",
              .value = Count(&config->join.max_workers, 1u, 100000u),
              .doc = "Workers that may be in the run at once.",
-             .change = boundary});
+             .change = at_once});
   table.Add({.path = "join.lease",
              .value = Duration(&config->join.lease, absl::Seconds(1),
                                absl::Hours(24)),
              .doc = "Silence after which a worker counts as lost.",
-             .change = boundary});
+             .change = at_once});
   table.Add({.path = "join.probe",
              .value = Bool(&extras->probe),
              .doc = "A joiner first proves itself on theta.",
@@ -276,14 +278,14 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
            Rounds(&eval->every, 1000000), "never",
            [eval] { return eval->every == 0; }, [eval] { eval->every = 0; }),
        .doc = "Published versions between evaluations of theta.",
-       .change = boundary});
+       .change = at_once});
   table.Add(
       {.path = "eval.tokens",
        .value = OrWord(
            Count(&eval->tokens, 1, kMaxTokens), "all",
            [eval] { return eval->tokens == 0; }, [eval] { eval->tokens = 0; }),
        .doc = "Predictions per evaluation, from the shard's start.",
-       .change = boundary});
+       .change = at_once});
   table.Add({.path = "keep.last",
              .value = Count(&config->keep.last, 2u, 100000u),
              .doc = "Images kept.",

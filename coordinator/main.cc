@@ -16,13 +16,18 @@
 namespace {
 
 constexpr char kUsage[] =
-    "Usage: diloco-coordinator --config run.yaml [--log-level LEVEL]\n"
+    "Usage: diloco-coordinator --config run.yaml [--accept] [--log-level "
+    "LEVEL]\n"
     "\n"
     "Serves one run: holds theta and the outer optimiser, opens rounds, folds\n"
     "the workers' updates. SIGTERM or Ctrl-C stops it; started again it goes "
     "on.\n"
     "\n"
     "  --config FILE       the run file (see deploy/examples/run.yaml)\n"
+    "  --accept            takes over what was edited in the run file of a run "
+    "that\n"
+    "                      exists; without it such an edit is shown and "
+    "refused\n"
     "  --log-level LEVEL   debug, info (default), warning or error\n"
     "  --version           prints the version\n"
     "\n"
@@ -44,6 +49,7 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, 2);
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   std::string config_path;
+  bool accept = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--help" || flag == "-h") {
@@ -54,9 +60,13 @@ int main(int argc, char** argv) {
       std::printf("diloco-coordinator %s\n", BuildVersion());
       return 0;
     }
+    if (flag == "--accept") {
+      accept = true;
+      continue;
+    }
     if (flag != "--config" && flag != "--log-level") {
-      const std::string nearest =
-          NearestName(flag, {"--config", "--log-level", "--version", "--help"});
+      const std::string nearest = NearestName(
+          flag, {"--config", "--accept", "--log-level", "--version", "--help"});
       return Fail("diloco-coordinator: unknown argument " + Printable(flag) +
                   (nearest.empty() ? "." : "; did you mean " + nearest + "?") +
                   " See diloco-coordinator --help");
@@ -83,7 +93,7 @@ int main(int argc, char** argv) {
   for (const std::string& warning : loaded->warnings) {
     DILOCO_LOG(WARNING) << warning;
   }
-  auto server = CoordinatorServer::Start(loaded->config);
+  auto server = CoordinatorServer::Start(loaded->config, accept);
   if (!server.ok()) {
     DILOCO_LOG(ERROR) << "cannot start: " << server.status().message();
     return 1;

@@ -12,7 +12,7 @@
 
 namespace diloco {
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
-    const RunConfig& config) {
+    const RunConfig& config, bool accept_edits) {
   FileSystem* const fs = FileSystem::Posix();
   auto server = std::unique_ptr<CoordinatorServer>(new CoordinatorServer);
   CoordinatorOptions options;
@@ -23,6 +23,18 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   options.settings = MakeRunSettings(config, options.layout);
   options.settings_text = SettingsText(config);
   options.settings_digest = SettingsDigest(config);
+  options.accept_edits = accept_edits;
+  for (const ChangeableSetting& setting : ChangeableSettings()) {
+    options.changes.changeable[setting.key] = setting.at_once;
+  }
+  options.changes.with =
+      [config, layout = options.layout](
+          const SettingValues& values) -> absl::StatusOr<SettingsView> {
+    ASSIGN_OR_RETURN(const RunConfig changed, ChangeSettings(config, values));
+    return SettingsView{0, MakePolicy(changed),
+                        MakeRunSettings(changed, layout),
+                        SettingsText(changed)};
+  };
   options.state_dir = config.state.dir;
   options.image_every = config.state.image_every;
   options.keep_images = static_cast<int>(config.keep.last);
@@ -40,7 +52,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
       return ReadHfWeights(fs, dir, model, layout, theta);
     };
   }
-  if (config.eval.shard.has_value() && config.eval.every > 0) {
+  if (config.eval.shard.has_value()) {
     options.eval_shard = config.eval.shard->path;
     options.bytes_per_token = config.data.bytes_per_token;
   }

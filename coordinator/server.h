@@ -18,9 +18,10 @@ namespace diloco {
 class CoordinatorServer {
  public:
   // Recovers or creates the run and listens. Finds out first whether it can
-  // listen. The error names what and where.
+  // listen. The error names what and where. `accept_edits`: what was edited in
+  // the run file of a run that exists is taken over.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
-      const RunConfig& config);
+      const RunConfig& config, bool accept_edits = false);
   ~CoordinatorServer();
 
   int control_port() const { return grpc_->port(); }

@@ -271,6 +271,13 @@ std::vector<std::string> ConfigErrors::Lines() const {
   return lines;
 }
 
+std::string ConfigErrors::Words() const {
+  return absl::StrJoin(errors_, "; ", [](std::string* out, const Error& error) {
+    absl::StrAppend(out, error.path, error.path.empty() ? "" : ": ",
+                    error.message);
+  });
+}
+
 absl::Status ConfigErrors::ToStatus() const {
   if (errors_.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(Lines(), "\n"));

@@ -62,6 +62,8 @@ class ConfigErrors {
   // "file:line:col: path: message", ordered by position, each once. Of very
   // many the first, and a line that counts the others.
   std::vector<std::string> Lines() const;
+  // "path: message", without positions; for values that come from no file.
+  std::string Words() const;
   // OK when empty, else INVALID_ARGUMENT with all lines.
   absl::Status ToStatus() const;
 

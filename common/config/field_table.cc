@@ -69,6 +69,27 @@ void FieldTable::ReadAhead(const Node& root, absl::string_view path) const {
   if (node->kind != Node::Kind::kNull) field->value.read(*node);
 }
 
+std::string FieldTable::Assign(absl::string_view path, absl::string_view text) {
+  const Field* field = Find(path);
+  DILOCO_CHECK(field != nullptr) << path;
+  ConfigErrors errors("");
+  Node root;
+  if (!ParseDocument(absl::StrCat("value: ", text), &errors, &root) ||
+      !errors.empty() || root.entries.size() != 1 ||
+      root.entries[0].value.kind == Node::Kind::kNull) {
+    return absl::StrCat("got ", QuoteText(text), "; expected ",
+                        field->value.expected);
+  }
+  const Node& node = root.entries[0].value;
+  const std::string problem = field->value.read(node);
+  if (!problem.empty()) {
+    return absl::StrCat("got ", DescribeNode(node), ": ", problem,
+                        "; expected ", field->value.expected);
+  }
+  set_.emplace(path, Position{1, 1});
+  return "";
+}
+
 void FieldTable::Read(const Node& root, ConfigErrors* errors) {
   set_.clear();
   warnings_.clear();

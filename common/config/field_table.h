@@ -27,6 +27,8 @@ namespace diloco {
 enum class Change {
   kFixed,     // Never: it is part of the run's identity.
   kBoundary,  // At a round boundary, recorded in the journal.
+  kAtOnce,    // At any time, recorded in the journal: it judges what comes next
+              // and no window is trained with it.
   kLocal,     // At any restart: it belongs to this machine, not to the run.
 };
 
@@ -49,6 +51,10 @@ class FieldTable {
 
   // Reads one field quietly, for values that others' defaults depend on.
   void ReadAhead(const Node& root, absl::string_view path) const;
+  // Gives the field a value written as in a file; "" or what is wrong with it.
+  std::string Assign(absl::string_view path, absl::string_view text);
+  // Null for a name that is no key.
+  const Field* Find(absl::string_view path) const;
   // Reads all fields. Errors: unknown, refused, blank, wrong, missing keys.
   // Afterwards the document's keys are known to IsSet and Where.
   void Read(const Node& root, ConfigErrors* errors);
@@ -67,7 +73,6 @@ class FieldTable {
   const std::vector<Field>& fields() const { return fields_; }
 
  private:
-  const Field* Find(absl::string_view path) const;
   void ReadSection(const Node& map, const std::string& prefix,
                    ConfigErrors* errors);
   void ReadField(const Field& field, const Node::Entry& entry,

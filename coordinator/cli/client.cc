@@ -101,6 +101,17 @@ absl::StatusOr<v1::AdminReply> AdminClient::EvictWorker(
               MakeWorkerRequest(worker, reason));
 }
 
+absl::StatusOr<v1::AdminReply> AdminClient::ChangeSettings(
+    const v1::ChangeSettingsRequest& request) {
+  return Call(stub_.get(), coordinator_, &v1::Admin::Stub::ChangeSettings,
+              request);
+}
+
+absl::StatusOr<v1::SettingsResponse> AdminClient::GetSettings() {
+  return Call(stub_.get(), coordinator_, &v1::Admin::Stub::GetSettings,
+              v1::SettingsRequest());
+}
+
 absl::StatusOr<v1::ExportDescription> AdminClient::DescribeExport() {
   return Call(stub_.get(), coordinator_, &v1::Admin::Stub::DescribeExport,
               v1::ExportRequest());

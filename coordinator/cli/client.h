@@ -31,6 +31,9 @@ class AdminClient {
                                              const std::string& reason);
   absl::StatusOr<v1::AdminReply> EvictWorker(const std::string& worker,
                                              const std::string& reason);
+  absl::StatusOr<v1::AdminReply> ChangeSettings(
+      const v1::ChangeSettingsRequest& request);
+  absl::StatusOr<v1::SettingsResponse> GetSettings();
   absl::StatusOr<v1::ExportDescription> DescribeExport();
 
   const std::string& coordinator() const { return coordinator_; }

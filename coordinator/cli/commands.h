@@ -16,6 +16,8 @@ CommandSpec ResumeCommand();
 CommandSpec StopCommand();
 CommandSpec DrainCommand();
 CommandSpec EvictCommand();
+CommandSpec SetCommand();
+CommandSpec DecayCommand();
 CommandSpec ExportCommand();
 CommandSpec ConfigCommand();
 CommandSpec InspectCommand();

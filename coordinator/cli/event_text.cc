@@ -168,6 +168,19 @@ std::string Text(const v1::LineageStartedFact& fact) {
                       Because(fact.reason()));
 }
 
+std::string Text(const v1::SettingsChangedFact& fact) {
+  std::vector<std::string> words;
+  for (const auto& change : fact.changes()) {
+    words.push_back(absl::StrCat(change.key(), " ", change.before(), " -> ",
+                                 change.after(),
+                                 change.at_once() ? " at once" : ""));
+  }
+  return absl::StrCat(
+      "settings revision ", fact.revision(), " by ", fact.by(), ", from round ",
+      fact.from_round(), ": ", absl::StrJoin(words, ", "),
+      fact.reopens() ? "; the run goes on" : "", Because(fact.reason()));
+}
+
 std::string FactText(const v1::Record& record) {
   switch (record.fact_case()) {
     case v1::Record::kRunCreated:
@@ -210,6 +223,8 @@ std::string FactText(const v1::Record& record) {
       return Text(record.run_finished());
     case v1::Record::kLineageStarted:
       return Text(record.lineage_started());
+    case v1::Record::kSettingsChanged:
+      return Text(record.settings_changed());
     case v1::Record::FACT_NOT_SET:
       break;
   }

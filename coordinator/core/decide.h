@@ -35,6 +35,7 @@ absl::Status OnEvent(Draft& draft, const PauseEvent& event);
 absl::Status OnEvent(Draft& draft, const StopEvent& event);
 absl::Status OnEvent(Draft& draft, const DrainEvent& event);
 absl::Status OnEvent(Draft& draft, const EvictEvent& event);
+absl::Status OnEvent(Draft& draft, const SettingsEvent& event);
 
 inline absl::Status OnEvent(Draft&, const TickEvent&) {
   return absl::OkStatus();

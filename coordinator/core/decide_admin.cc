@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/core/decide.h"
 
 namespace diloco {
@@ -85,6 +86,54 @@ absl::Status OnEvent(Draft& draft, const EvictEvent& event) {
   draft.Say(
       absl::StrCat("worker ", event.worker, " is evicted: ", event.reason));
   draft.Add(WorkerDeparted{event.worker, Departure::kEvicted, event.reason});
+  return absl::OkStatus();
+}
+
+SettingsChanged ToFact(const SettingsEvent& event, const State& state) {
+  SettingsChanged changed;
+  changed.revision = event.base_revision + 1;
+  changed.changes = event.changes;
+  changed.reopens = state.finished;
+  for (const FragmentState& fragment : state.fragments) {
+    changed.from_round = std::max(changed.from_round, fragment.last_round + 1);
+  }
+  changed.settings_digest = event.settings_digest;
+  changed.by = event.by;
+  changed.reason = event.reason;
+  return changed;
+}
+
+absl::Status OnEvent(Draft& draft, const SettingsEvent& event) {
+  const State& state = draft.state();
+  if (event.base_revision != state.settings.revision) {
+    return absl::AbortedError(
+        "the settings were changed by somebody else at the same time: look at "
+        "them and try again");
+  }
+  std::vector<std::string> words;
+  bool tokens = false;
+  for (const SettingsChanged::Change& change : event.changes) {
+    words.push_back(
+        absl::StrCat(change.key, " ", change.before, " -> ", change.after));
+    tokens |= change.key == "train.tokens";
+  }
+  if (tokens && event.train_tokens <= state.folded_tokens) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("train.tokens ", event.train_tokens,
+                     " is not more than the ", state.folded_tokens,
+                     " that are folded already: dilococtl stop ends the run"));
+  }
+  if (state.finished && !tokens) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run has finished: ", state.finish_reason,
+                     "; a larger train.tokens makes it go on"));
+  }
+  SettingsChanged changed = ToFact(event, state);
+  draft.Say(absl::StrCat("settings changed by ", event.by, ": ",
+                         absl::StrJoin(words, ", "), ", from round ",
+                         changed.from_round, event.reason.empty() ? "" : ": ",
+                         event.reason));
+  draft.Add(std::move(changed));
   return absl::OkStatus();
 }
 

@@ -14,9 +14,17 @@ namespace diloco {
 class Draft {
  public:
   Draft(const Policy& policy, const State& state, const Soft& soft, Instant now)
-      : policy_(policy), now_(now), state_(state), soft_(soft) {}
+      : policy_(policy),
+        settings_applied_(state.settings.applied),
+        now_(now),
+        state_(state),
+        soft_(soft) {}
 
   const Policy& policy() const { return policy_; }
+  // The settings in force are no longer those of policy().
+  bool policy_is_old() const {
+    return state_.settings.applied != settings_applied_;
+  }
   Instant now() const { return now_; }
   const State& state() const { return state_; }
   const Soft& soft() const { return soft_; }
@@ -30,6 +38,7 @@ class Draft {
 
  private:
   const Policy& policy_;
+  const uint64_t settings_applied_;
   const Instant now_;
   State state_;
   Soft soft_;

@@ -1,5 +1,7 @@
 #include "coordinator/core/evolve_round.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
@@ -75,6 +77,19 @@ absl::Status CheckKeyUnused(const OpenRound& open, const F& fact) {
 }
 
 }  // namespace
+
+bool NoRoundOpen(const State& state) {
+  return std::none_of(
+      state.fragments.begin(), state.fragments.end(),
+      [](const FragmentState& fragment) { return fragment.open.has_value(); });
+}
+
+void ApplyWaitingSettings(State& state) {
+  SettingsState& settings = state.settings;
+  if (settings.in_force == settings.accepted || !NoRoundOpen(state)) return;
+  settings.in_force = settings.accepted;
+  ++settings.applied;
+}
 
 absl::Status EvolveRound(State& state, const RoundOpened& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindFragment(state, fact));
@@ -162,6 +177,7 @@ absl::Status EvolveRound(State& state, const RoundClosed& fact) {
   }
   fragment->open.reset();
   if (!fact.members.empty()) fragment->folding = fact;
+  ApplyWaitingSettings(state);
   return absl::OkStatus();
 }
 

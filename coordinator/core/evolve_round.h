@@ -15,6 +15,11 @@ absl::Status EvolveRound(State& state, const UpdateRefused& fact);
 absl::Status EvolveRound(State& state, const RoundClosed& fact);
 absl::Status EvolveRound(State& state, const VersionPublished& fact);
 
+// Between rounds: changed settings take effect at once.
+bool NoRoundOpen(const State& state);
+// The boundary that they wait for may have come.
+void ApplyWaitingSettings(State& state);
+
 }  // namespace diloco
 
 #endif  // COORDINATOR_CORE_EVOLVE_ROUND_H_

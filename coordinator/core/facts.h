@@ -243,6 +243,28 @@ struct StopRequested {
   friend bool operator==(const StopRequested&, const StopRequested&) = default;
 };
 
+// Keys of the run file got other values, in their canonical spelling.
+struct SettingsChanged {
+  struct Change {
+    std::string key;
+    std::string before;
+    std::string after;
+    // It judges what comes next, also in an open round. Otherwise it waits for
+    // that round to close: a round keeps the settings that it opened under.
+    bool at_once = false;
+    friend bool operator==(const Change&, const Change&) = default;
+  };
+  uint64_t revision = 0;  // Grows by one with each.
+  std::vector<Change> changes;
+  uint64_t from_round = 0;  // The first that opens under all of it.
+  bool reopens = false;     // The run had finished and goes on.
+  Digest settings_digest;   // Of all settings after it.
+  std::string by;
+  std::string reason;
+  friend bool operator==(const SettingsChanged&,
+                         const SettingsChanged&) = default;
+};
+
 struct RunFinished {
   std::string reason;
   friend bool operator==(const RunFinished&, const RunFinished&) = default;
@@ -272,7 +294,8 @@ using Fact =
                  WorkerDeparted, DrainRequested, RoundOpened, RoundExtended,
                  UpdateCommitted, UpdateRefused, RoundClosed, VersionPublished,
                  EvalOpened, EvalReassigned, EvalReported, EvalAbandoned,
-                 PauseChanged, StopRequested, RunFinished, LineageStarted>;
+                 PauseChanged, StopRequested, RunFinished, LineageStarted,
+                 SettingsChanged>;
 
 }  // namespace diloco
 

@@ -17,11 +17,11 @@ Decision Decide(const Policy& policy, const State& state, const Soft& soft,
     return refusal;
   }
   draft.Hear(event);
-  LoseSilentWorkers(draft);
-  CloseDueRounds(draft);
-  OpenDueRounds(draft);
-  AdvanceEval(draft);
-  FinishRunWhenDone(draft);
+  for (const auto advance : {LoseSilentWorkers, CloseDueRounds, OpenDueRounds,
+                             AdvanceEval, FinishRunWhenDone}) {
+    if (draft.policy_is_old()) break;
+    advance(draft);
+  }
   return draft.Take();
 }
 

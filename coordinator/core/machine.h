@@ -27,7 +27,7 @@ namespace diloco {
 enum class ShortRound { kExtend, kFold, kVoid };
 enum class Weighting { kTokens, kUniform };
 
-// What of the run file the decisions depend on.
+// What of the settings in force the decisions depend on.
 struct Policy {
   uint64_t train_tokens = 0;
   uint64_t batch_tokens = 0;
@@ -112,6 +112,18 @@ struct EvictEvent {
   std::string worker;
   std::string reason;
 };
+// `changes` hold against the settings of `base_revision`; the caller has
+// checked the values. `train_tokens` is what follows from them.
+struct SettingsEvent {
+  uint64_t base_revision = 0;
+  std::vector<SettingsChanged::Change> changes;
+  uint64_t train_tokens = 0;
+  Digest settings_digest;
+  std::string by;
+  std::string reason;
+};
+// The fact that the event becomes.
+SettingsChanged ToFact(const SettingsEvent& event, const State& state);
 // Time passed. Every decision also does what has become due (rounds that close
 // or open, lost workers, evaluations), so a tick once a second is enough.
 struct TickEvent {
@@ -122,7 +134,7 @@ struct TickEvent {
 using Event =
     std::variant<JoinEvent, BeatEvent, UpdateVerifiedEvent, UpdateUnusableEvent,
                  FoldDoneEvent, EvalReportEvent, LeaveEvent, PauseEvent,
-                 StopEvent, DrainEvent, EvictEvent, TickEvent>;
+                 StopEvent, DrainEvent, EvictEvent, SettingsEvent, TickEvent>;
 
 struct Decision {
   absl::Status status;  // What the caller is told; facts only when OK.
@@ -131,7 +143,9 @@ struct Decision {
 };
 
 // Facts of one decision may be cut anywhere by a crash: what is then missing
-// becomes due again and a later decision catches up.
+// becomes due again and a later decision catches up. `policy` is that of
+// state.settings.in_force; where the decision itself changes those, it ends
+// there, and what is due then waits for the next one, under the new policy.
 Decision Decide(const Policy& policy, const State& state, const Soft& soft,
                 const Event& event, Instant now);
 

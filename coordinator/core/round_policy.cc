@@ -131,7 +131,8 @@ std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
     // Never back: what a worker has crossed already shortens its next window's
     // stretch of the schedule.
     lease.progress = std::min(
-        1.0, std::max(start, state.workers.at(lease.worker).progress_reached));
+        1.0, std::max({start, state.settings.progress_floor,
+                       state.workers.at(lease.worker).progress_reached}));
     lease.progress_step = std::max(0.0, end - lease.progress) / steps;
   }
   return leases;

@@ -42,6 +42,7 @@ struct Hear {
   void operator()(const StopEvent&) {}
   void operator()(const DrainEvent&) {}
   void operator()(const EvictEvent&) {}
+  void operator()(const SettingsEvent&) {}
   void operator()(const TickEvent& event) { soft.no_room = event.no_room; }
 };
 

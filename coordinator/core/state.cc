@@ -204,6 +204,50 @@ struct Apply {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const SettingsChanged& fact) {
+    SettingsState& settings = state.settings;
+    if (fact.revision != settings.revision + 1 || fact.changes.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "settings revision ", fact.revision, " with ", fact.changes.size(),
+          " changes after revision ", settings.revision));
+    }
+    if (fact.reopens && !state.finished) {
+      return absl::InvalidArgumentError(
+          "a run that has not finished cannot be reopened");
+    }
+    for (const SettingsChanged::Change& change : fact.changes) {
+      const auto known = settings.accepted.find(change.key);
+      if (known != settings.accepted.end() && known->second != change.before) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(change.key, " is changed from ", change.before,
+                         ", but it is ", known->second));
+      }
+    }
+    const bool boundary = NoRoundOpen(state);
+    bool applied = false;
+    for (const SettingsChanged::Change& change : fact.changes) {
+      settings.accepted[change.key] = change.after;
+      if (!boundary && !change.at_once) continue;
+      settings.in_force[change.key] = change.after;
+      applied = true;
+    }
+    if (applied) ++settings.applied;
+    for (const auto& [name, worker] : state.workers) {
+      settings.progress_floor =
+          std::max(settings.progress_floor, worker.progress_reached);
+    }
+    settings.revision = fact.revision;
+    settings.former.push_back(state.settings_digest);
+    state.settings_digest = fact.settings_digest;
+    if (fact.reopens) {
+      state.finished = false;
+      state.finish_reason.clear();
+      state.stop_after_round.reset();
+      state.stop_reason.clear();
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const RunFinished& fact) {
     if (state.finished) {
       return absl::InvalidArgumentError("the run finished before");
@@ -252,6 +296,8 @@ struct Apply {
       state.evaluated_until = std::min(*state.evaluated_until, version);
     }
     for (auto& [name, worker] : state.workers) StartAfresh(worker);
+    state.settings.progress_floor = 0;
+    ApplyWaitingSettings(state);
     return absl::OkStatus();
   }
 

@@ -105,11 +105,29 @@ struct EvalResult {
   friend bool operator==(const EvalResult&, const EvalResult&) = default;
 };
 
+// What was changed of the settings that the run was created with. The values of
+// keys that were never changed are not here.
+struct SettingsState {
+  uint64_t revision = 0;  // Of the newest SettingsChanged.
+  std::map<std::string, std::string> accepted;
+  // `accepted` but for what waits for the open round to close.
+  std::map<std::string, std::string> in_force;
+  uint64_t applied = 0;  // Grows whenever `in_force` changes.
+  // Digests of all settings before each change, oldest first.
+  std::vector<Digest> former;
+  // Progress that some worker had reached at the newest change: a schedule does
+  // not go back when the run gets longer.
+  double progress_floor = 0;
+
+  friend bool operator==(const SettingsState&, const SettingsState&) = default;
+};
+
 struct State {
   std::string run;
   std::string lineage;
   std::vector<std::string> past_lineages;  // That this one goes on from.
-  Digest settings_digest;
+  Digest settings_digest;                  // Of the settings as accepted.
+  SettingsState settings;
   Digest layout_digest;
   uint64_t epoch = 0;
   std::string boot_nonce;

@@ -25,8 +25,9 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
   // The mark comes first: a copy that was cut short is no state directory.
   if (!mark.empty()) RETURN_IF_ERROR(copy.Write(kBackupMark, mark));
   RETURN_IF_ERROR(copy.File(kJournalName, archive->journal().good_bytes));
-  if (fs->Exists(JoinPath(state_dir, kSettingsFile))) {
-    RETURN_IF_ERROR(copy.File(kSettingsFile, std::nullopt));
+  for (const char* file : {kSettingsFile, kRunFileSettings}) {
+    if (!fs->Exists(JoinPath(state_dir, file))) continue;
+    RETURN_IF_ERROR(copy.File(file, std::nullopt));
   }
   for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
     for (uint64_t v = 0; v <= archive->state().fragments[f].version; ++v) {

@@ -32,6 +32,7 @@
 #include "common/metrics/metrics.h"
 #include "common/tensor/layout.h"
 #include "coordinator/core/machine.h"
+#include "coordinator/runtime/settings.h"
 #include "coordinator/store/version_store.h"
 
 namespace diloco {
@@ -42,6 +43,8 @@ using Done = std::function<void(absl::StatusOr<T>)>;
 struct JoinOutcome {
   Fencing fencing;
   std::string session;
+  std::shared_ptr<const SettingsView> settings;
+  Digest settings_digest;
 };
 
 struct ViewOutcome {
@@ -56,6 +59,7 @@ struct ViewOutcome {
   };
   std::vector<Fragment> fragments;
   uint64_t folded_tokens = 0;
+  std::shared_ptr<const SettingsView> settings;  // Those of the leases shown.
 };
 
 // A worker's beat; totals are of its life, over all its processes.
@@ -119,6 +123,7 @@ struct StatusReport {
   std::string phase_reason;
   uint64_t folded_tokens = 0;
   uint64_t train_tokens = 0;
+  uint64_t batch_tokens = 0;
   int64_t parameters = 0;
   struct Fragment {
     uint64_t open_round = 0;
@@ -140,6 +145,22 @@ struct StatusReport {
   uint64_t last_sequence = 0;
   std::string not_ready;  // Empty: ready.
   Digest settings_digest;
+  uint64_t settings_revision = 0;  // 0: as the run was created.
+};
+
+// Values for keys, or the start of the decay.
+struct SettingsChange {
+  SettingValues values;
+  uint64_t decay_tokens = 0;  // 0: none.
+  std::string by;
+  std::string reason;
+};
+
+struct SettingsReport {
+  Fencing fencing;
+  uint64_t revision = 0;
+  SettingValues in_force;
+  SettingValues accepted;  // From the next round on.
 };
 
 struct EventReport {
@@ -167,7 +188,9 @@ struct CoordinatorOptions {
   Policy policy;
   RunSettings settings;
   Digest settings_digest;
-  std::string settings_text;  // What the digest is of, for messages.
+  std::string settings_text;  // What the digest is of.
+  SettingsSource changes;     // How all of the above may change.
+  bool accept_edits = false;  // Take over what was edited in the run file.
   Layout layout;
   std::string state_dir;
   uint64_t image_every = 8;  // Versions between images.
@@ -256,6 +279,11 @@ class Coordinator {
   virtual void GetStatus(Done<StatusReport> done) = 0;
   virtual void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
                          Done<EventsOutcome> done) = 0;
+  // NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION: not this key, value or
+  // now. ALREADY_EXISTS: it has that value.
+  virtual void ChangeSettings(SettingsChange change,
+                              Done<SettingsChanged> done) = 0;
+  virtual void GetSettings(Done<SettingsReport> done) = 0;
   // PauseEvent, StopEvent, DrainEvent or EvictEvent.
   virtual void Admin(Event event, std::function<void(absl::Status)> done) = 0;
 

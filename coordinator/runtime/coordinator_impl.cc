@@ -25,7 +25,9 @@ CoordinatorImpl::CoordinatorImpl(CoordinatorOptions options)
       versions_(options_.fs, options_.state_dir),
       spools_(options_.fs, JoinPath(options_.state_dir, kSpoolDir)),
       uploads_(&spools_, options_.clock, options_.max_parallel_uploads),
-      metrics_(options_.metrics) {}
+      metrics_(options_.metrics),
+      settings_({0, options_.policy, options_.settings, options_.settings_text},
+                options_.changes) {}
 
 CoordinatorImpl::~CoordinatorImpl() { Stop(); }
 
@@ -143,26 +145,35 @@ void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
   }
   const absl::Status fencing = CheckFencing(last_seen);
   if (!fencing.ok()) return done(fencing);
-  if (settings_digest.has_value() &&
-      *settings_digest != options_.settings_digest) {
-    return done(absl::FailedPreconditionError(absl::StrCat(
-        "the worker's scratch belongs to run settings ",
-        settings_digest->Short(), ", this run has ",
-        options_.settings_digest.Short(), ": use a fresh scratch directory")));
-  }
   event.new_session = options_.random_bytes(16);
-  const std::string worker = event.worker;
-  sequencer_->Submit(
-      std::move(event), [this, worker, done = std::move(done)](
-                            const absl::Status& status, uint64_t) {
-        if (!status.ok()) return done(status);
-        // Runs on the sequencer's thread: the state is the one just evolved.
-        const auto it = sequencer_->state().workers.find(worker);
-        if (it == sequencer_->state().workers.end()) {
-          return done(absl::InternalError("the join left no worker behind"));
-        }
-        done(JoinOutcome{fencing_, it->second.session});
-      });
+  sequencer_->Post([this, event = std::move(event), settings_digest,
+                    done = std::move(done)](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const State& state = sequencer_->state();
+    // A worker may come back with those of any time of the run.
+    if (settings_digest.has_value() &&
+        *settings_digest != state.settings_digest &&
+        std::find(state.settings.former.begin(), state.settings.former.end(),
+                  *settings_digest) == state.settings.former.end()) {
+      return done(absl::FailedPreconditionError(absl::StrCat(
+          "the worker's scratch belongs to run settings ",
+          settings_digest->Short(), ", this run has ",
+          state.settings_digest.Short(), ": use a fresh scratch directory")));
+    }
+    sequencer_->Submit(event, [this, worker = event.worker, done](
+                                  const absl::Status& status, uint64_t) {
+      if (!status.ok()) return done(status);
+      // Runs on the sequencer's thread: the state is the one just evolved.
+      const State& joined = sequencer_->state();
+      const auto it = joined.workers.find(worker);
+      if (it == joined.workers.end()) {
+        return done(absl::InternalError("the join left no worker behind"));
+      }
+      done(JoinOutcome{fencing_, it->second.session, settings_.in_force(),
+                       joined.settings_digest});
+    });
+  });
 }
 
 void CoordinatorImpl::Watch(std::string session, Fencing fencing,
@@ -196,6 +207,7 @@ ViewOutcome CoordinatorImpl::MakeView(const std::string& worker) {
          fragment.open.has_value() ? fragment.open->round : 0});
   }
   outcome.folded_tokens = state.folded_tokens;
+  outcome.settings = settings_.in_force();
   return outcome;
 }
 
@@ -361,7 +373,7 @@ std::string CoordinatorImpl::NoRoom() {
   const int64_t elements = options_.layout.elements;
   const uint64_t needed =
       std::max<uint64_t>(1, workers) *
-          PartFileBytes(options_.policy.codec_up, elements) +
+          PartFileBytes(sequencer_->policy().codec_up, elements) +
       PartFileBytes(options_.settings.codec_down, elements) +
       2 * PartFileBytes(Codec::kFp32, elements);
   const absl::StatusOr<uint64_t> free =

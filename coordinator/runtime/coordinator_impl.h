@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "coordinator/runtime/event_log.h"
 #include "coordinator/runtime/fold_engine.h"
 #include "coordinator/runtime/sequencer.h"
+#include "coordinator/runtime/settings.h"
 #include "coordinator/runtime/upload_table.h"
 
 namespace diloco {
@@ -62,6 +64,9 @@ class CoordinatorImpl final : public Coordinator {
   void GetStatus(Done<StatusReport> done) override;
   void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
                  Done<EventsOutcome> done) override;
+  void ChangeSettings(SettingsChange change,
+                      Done<SettingsChanged> done) override;
+  void GetSettings(Done<SettingsReport> done) override;
   void Admin(Event event, std::function<void(absl::Status)> done) override;
 
   Fencing fencing() const override { return fencing_; }
@@ -89,7 +94,11 @@ class CoordinatorImpl final : public Coordinator {
 
   // Recovery (recovery.cc).
   absl::Status LoadServedFiles();
-  absl::Status CheckRun(const State& state) const;
+  absl::Status CheckRun(const State& state);
+  // What was edited in the run file and is to be taken over.
+  absl::StatusOr<std::optional<SettingsEvent>> RecoverSettings(
+      const State& state);
+  absl::Status AcceptEdits(const std::optional<SettingsEvent>& edits);
   absl::Status CreateRun(Journal& journal, State& state);
   // A directory with work of a run but without a journal has lost it.
   absl::Status CheckNotLost() const;
@@ -151,6 +160,7 @@ class CoordinatorImpl final : public Coordinator {
   // Constant after Recover.
   Instant started_at_;
   std::unique_ptr<FileLock> lock_;
+  std::string seen_run_file_;  // Its settings at the last start.
   Fencing fencing_;
   std::vector<std::string> past_lineages_;  // That this run went on from.
   std::optional<FileRef> eval_shard_;
@@ -161,6 +171,7 @@ class CoordinatorImpl final : public Coordinator {
   SpoolStore spools_;
   UploadTable uploads_;
   CoordinatorMetrics metrics_;
+  Settings settings_;  // On the sequencer's thread, once it runs.
   std::unique_ptr<Sequencer> sequencer_;
 
   // On the sequencer's thread.

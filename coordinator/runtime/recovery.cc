@@ -8,7 +8,6 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "coordinator/runtime/coordinator_impl.h"
-#include "coordinator/runtime/settings_file.h"
 #include "coordinator/store/fact_codec.h"
 #include "coordinator/store/state_dir.h"
 
@@ -70,28 +69,63 @@ absl::Status CoordinatorImpl::LoadServedFiles() {
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorImpl::CheckRun(const State& state) const {
+absl::Status CoordinatorImpl::CheckRun(const State& state) {
   if (state.run != options_.run) {
     return absl::FailedPreconditionError(
         absl::StrCat(options_.state_dir, " holds the run \"", state.run,
                      "\", the run file names \"", options_.run,
                      "\": point state.dir to another directory"));
   }
-  if (state.settings_digest != options_.settings_digest) {
+  absl::Status settings;
+  if (state.settings_digest == options_.settings_digest) {
+    settings = settings_.SetCreated(options_.settings_text);
+  } else {
     const absl::StatusOr<std::string> kept =
         ReadFile(options_.fs, JoinPath(options_.state_dir, kSettingsFile));
-    const std::string difference =
-        kept.ok() ? SettingsDifference(*kept, options_.settings_text) : "";
-    return absl::FailedPreconditionError(absl::StrCat(
-        options_.state_dir, " was made with other run settings: ",
-        difference.empty()
-            ? absl::StrCat("their digest is ", state.settings_digest.Short(),
-                           ", the run file gives ",
-                           options_.settings_digest.Short())
-            : difference,
-        ". Set the run file back, or start a new run in another state.dir"));
+    settings =
+        kept.ok() && Sha256(*kept) == state.settings_digest
+            ? settings_.SetCreated(*kept)
+            : absl::FailedPreconditionError(absl::StrCat(
+                  "their digest is ", state.settings_digest.Short(),
+                  ", the run file gives ", options_.settings_digest.Short()));
   }
-  return absl::OkStatus();
+  if (settings.ok()) return settings;
+  return absl::FailedPreconditionError(absl::StrCat(
+      options_.state_dir,
+      " was made with other run settings: ", settings.message(),
+      ". Set the run file back, or start a new run in another state.dir"));
+}
+
+absl::StatusOr<std::optional<SettingsEvent>> CoordinatorImpl::RecoverSettings(
+    const State& state) {
+  // Absent while the run file is that of the creation.
+  absl::StatusOr<std::string> seen =
+      ReadFile(options_.fs, JoinPath(options_.state_dir, kRunFileSettings));
+  if (!seen.ok()) {
+    seen = ReadFile(options_.fs, JoinPath(options_.state_dir, kSettingsFile));
+  }
+  seen_run_file_ = seen.ok() ? *seen : "";
+  const absl::StatusOr<SettingValues> edits =
+      settings_.Recover(state, seen_run_file_, options_.accept_edits);
+  if (edits.ok()) {
+    if (edits->empty()) return std::nullopt;
+    return settings_.Plan(state, *edits, "the edited run file",
+                          "accepted at the start");
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run file was edited since ", options_.state_dir,
+      " knows it: ", edits.status().message(),
+      ". Start with --accept to take these over for the run, or set the run "
+      "file back"));
+}
+
+absl::Status CoordinatorImpl::AcceptEdits(
+    const std::optional<SettingsEvent>& edits) {
+  if (edits.has_value()) RETURN_IF_ERROR(SubmitAndWait(*edits).first);
+  if (seen_run_file_ == options_.settings_text) return absl::OkStatus();
+  return WriteFileAtomic(options_.fs,
+                         JoinPath(options_.state_dir, kRunFileSettings),
+                         options_.settings_text);
 }
 
 absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
@@ -140,8 +174,11 @@ absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
   DILOCO_LOG(INFO) << "new run run=" << options_.run
                    << " parameters=" << options_.layout.parameters
                    << " state=" << options_.state_dir;
-  RETURN_IF_ERROR(
-      KeepSettings(options_.fs, options_.state_dir, options_.settings_text));
+  RETURN_IF_ERROR(settings_.SetCreated(options_.settings_text));
+  seen_run_file_ = options_.settings_text;
+  RETURN_IF_ERROR(WriteFileAtomic(options_.fs,
+                                  JoinPath(options_.state_dir, kSettingsFile),
+                                  options_.settings_text));
   ASSIGN_OR_RETURN(RunCreated created,
                    engine_->CreateRun(options_.initial_theta));
   created.run = options_.run;
@@ -197,10 +234,12 @@ absl::Status CoordinatorImpl::Recover() {
   State state;
   ASSIGN_OR_RETURN(std::unique_ptr<Journal> journal, ReplayJournal(state));
   const bool fresh = journal->last_sequence() == 0;
+  std::optional<SettingsEvent> edits;
   if (fresh) {
     RETURN_IF_ERROR(CheckNotLost());
     RETURN_IF_ERROR(CreateRun(*journal, state));
   } else {
+    ASSIGN_OR_RETURN(edits, RecoverSettings(state));
     for (uint32_t f = 0; f < state.fragments.size(); ++f) {
       RETURN_IF_ERROR(
           AskForBackup(engine_->Rebuild(f, state.fragments[f].version)));
@@ -225,7 +264,11 @@ absl::Status CoordinatorImpl::Recover() {
                    << absl::FormatDuration(options_.clock->Now() - started_at_);
 
   Sequencer::Options sequencer;
-  sequencer.policy = options_.policy;
+  sequencer.policy = settings_.in_force()->policy;
+  sequencer.policy_of = [this](const State& moved) {
+    settings_.Follow(moved);
+    return settings_.in_force()->policy;
+  };
   sequencer.clock = options_.clock;
   sequencer.threads = options_.threads;
   sequencer.soft = StartSoft(state, options_.clock->Now());
@@ -242,7 +285,7 @@ absl::Status CoordinatorImpl::Recover() {
   fold_thread_ = options_.threads->Start([this] { FoldLoop(); });
   sequencer_->Start();
   for (VersionPublished& published : *folded) SubmitFold(std::move(published));
-  return absl::OkStatus();
+  return AcceptEdits(edits);
 }
 
 }  // namespace diloco

@@ -81,6 +81,7 @@ absl::Status Sequencer::Apply(const Event& event,
       Decide(options_.policy, options_.state, options_.soft, event, now);
   EvolveSoft(options_.soft, event, decision, now);
   if (!decision.status.ok()) return decision.status;
+  const uint64_t settings = options_.state.settings.applied;
   for (Fact& fact : decision.facts) {
     const absl::Status evolved = Evolve(options_.state, fact);
     DILOCO_CHECK(evolved.ok()) << evolved.message();
@@ -88,6 +89,9 @@ absl::Status Sequencer::Apply(const Event& event,
     const uint64_t sequence =
         options_.journal->Append(encoded.type, encoded.payload);
     applied.push_back({sequence, std::move(fact)});
+  }
+  if (options_.state.settings.applied != settings) {
+    options_.policy = options_.policy_of(options_.state);
   }
   if (!decision.reason.empty()) {
     DILOCO_LOG(INFO) << decision.reason << " run=" << options_.state.run;

@@ -31,6 +31,8 @@ class Sequencer {
  public:
   struct Options {
     Policy policy;
+    // On the thread, when the settings in force have changed.
+    std::function<Policy(const State&)> policy_of;
     Clock* clock = nullptr;
     Threads* threads = Threads::Real();
     State state;

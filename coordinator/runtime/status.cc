@@ -26,7 +26,8 @@ StatusReport CoordinatorImpl::MakeStatus() const {
   report.phase = view.phase;
   report.phase_reason = view.notice;
   report.folded_tokens = state.folded_tokens;
-  report.train_tokens = options_.policy.train_tokens;
+  report.train_tokens = sequencer_->policy().train_tokens;
+  report.batch_tokens = sequencer_->policy().batch_tokens;
   report.parameters = options_.layout.parameters;
   for (uint32_t f = 0; f < state.fragments.size(); ++f) {
     const FragmentState& fragment = state.fragments[f];
@@ -70,6 +71,7 @@ StatusReport CoordinatorImpl::MakeStatus() const {
   report.last_sequence = sequencer_->last_sequence();
   report.not_ready = NotReady();
   report.settings_digest = state.settings_digest;
+  report.settings_revision = state.settings.revision;
   return report;
 }
 
@@ -86,7 +88,8 @@ StatusReport CoordinatorImpl::ReplayedStatus(const State& state) const {
   StatusReport report;
   report.run = state.run;
   report.folded_tokens = state.folded_tokens;
-  report.train_tokens = options_.policy.train_tokens;
+  report.train_tokens = settings_.TrainTokensAt(state);
+  report.batch_tokens = options_.policy.batch_tokens;
   report.parameters = options_.layout.parameters;
   report.eval = state.last_eval;
   report.bytes_per_token = options_.bytes_per_token;
@@ -141,6 +144,44 @@ void CoordinatorImpl::GetEvents(uint64_t after_sequence,
     }
     event_waiters_.push_back(
         {after_sequence, options_.clock->Now() + max_wait, done});
+  });
+}
+
+void CoordinatorImpl::ChangeSettings(SettingsChange change,
+                                     Done<SettingsChanged> done) {
+  sequencer_->Post([this, change = std::move(change),
+                    done = std::move(done)](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const State& state = sequencer_->state();
+    SettingValues values = change.values;
+    if (change.decay_tokens > 0) {
+      absl::StatusOr<SettingValues> decay =
+          settings_.PlanDecay(state, change.decay_tokens);
+      if (!decay.ok()) return done(decay.status());
+      values = *std::move(decay);
+    }
+    const absl::StatusOr<SettingsEvent> event =
+        settings_.Plan(state, values, change.by, change.reason);
+    if (!event.ok()) return done(event.status());
+    sequencer_->Submit(*event, [this, changed = ToFact(*event, state), done](
+                                   const absl::Status& status, uint64_t) {
+      if (!status.ok()) return done(status);
+      done(changed);
+    });
+  });
+}
+
+void CoordinatorImpl::GetSettings(Done<SettingsReport> done) {
+  sequencer_->Post([this, done = std::move(done)](bool alive) {
+    if (!alive)
+      return done(absl::UnavailableError("the coordinator is stopping"));
+    const State& state = sequencer_->state();
+    const absl::StatusOr<SettingsView> accepted = settings_.Accepted(state);
+    if (!accepted.ok()) return done(accepted.status());
+    done(SettingsReport{fencing_, state.settings.revision,
+                        ParseSettings(settings_.in_force()->text),
+                        ParseSettings(accepted->text)});
   });
 }
 

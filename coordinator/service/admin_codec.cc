@@ -1,5 +1,6 @@
 #include "coordinator/service/admin_codec.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/version.h"
 #include "common/rpc/message_codec.h"
@@ -45,15 +46,15 @@ void EncodeWorker(const WorkerReport& worker, uint64_t batch_tokens,
 
 }  // namespace
 
-void EncodeStatus(const StatusReport& report, uint64_t batch_tokens,
-                  v1::StatusResponse* out) {
+void EncodeStatus(const StatusReport& report, v1::StatusResponse* out) {
   EncodeFencing(report.fencing, out->mutable_fencing());
   out->set_run(report.run);
   out->set_phase(EncodePhase(report.phase));
   out->set_phase_reason(report.phase_reason);
   out->set_folded_tokens(report.folded_tokens);
   out->set_train_tokens(report.train_tokens);
-  out->set_batch_tokens(batch_tokens);
+  out->set_batch_tokens(report.batch_tokens);
+  out->set_settings_revision(report.settings_revision);
   out->set_parameters(static_cast<uint64_t>(report.parameters));
   for (size_t i = 0; i < report.fragments.size(); ++i) {
     const StatusReport::Fragment& fragment = report.fragments[i];
@@ -69,7 +70,7 @@ void EncodeStatus(const StatusReport& report, uint64_t batch_tokens,
     to->set_folding(fragment.folding);
   }
   for (const WorkerReport& worker : report.workers) {
-    EncodeWorker(worker, batch_tokens, out->add_workers());
+    EncodeWorker(worker, report.batch_tokens, out->add_workers());
   }
   if (report.eval.has_value()) {
     EncodeEval(*report.eval, report.bytes_per_token, out->mutable_eval());
@@ -84,8 +85,8 @@ void EncodeStatus(const StatusReport& report, uint64_t batch_tokens,
   out->set_settings_digest(report.settings_digest.ToBytes());
 }
 
-void EncodeEvents(const EventsOutcome& outcome, uint64_t batch_tokens,
-                  size_t max_bytes, v1::EventsResponse* out) {
+void EncodeEvents(const EventsOutcome& outcome, size_t max_bytes,
+                  v1::EventsResponse* out) {
   EncodeFencing(outcome.fencing, out->mutable_fencing());
   out->set_oldest_sequence(outcome.oldest_sequence);
   size_t bytes = 0;
@@ -98,11 +99,58 @@ void EncodeEvents(const EventsOutcome& outcome, uint64_t batch_tokens,
     DILOCO_CHECK(encoded.mutable_record()->ParseFromString(
         EncodeFact(event.fact).payload));
     if (event.status.has_value()) {
-      EncodeStatus(*event.status, batch_tokens, encoded.mutable_status());
+      EncodeStatus(*event.status, encoded.mutable_status());
     }
     bytes += encoded.ByteSizeLong();
     if (bytes > max_bytes && out->events_size() > 0) return;
     *out->add_events() = std::move(encoded);
+  }
+}
+
+absl::StatusOr<SettingsChange> DecodeSettingsChange(
+    const v1::ChangeSettingsRequest& request, const std::string& peer) {
+  SettingsChange change;
+  change.decay_tokens = request.decay_tokens();
+  change.by = request.by().empty() ? peer : request.by();
+  change.reason = request.reason();
+  for (const v1::SettingValue& value : request.values()) {
+    if (!change.values.emplace(value.key(), value.value()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(value.key(), " is given twice"));
+    }
+  }
+  if (change.values.empty() == (change.decay_tokens == 0)) {
+    return absl::InvalidArgumentError(
+        "a change gives values, or the tokens of the decay");
+  }
+  return change;
+}
+
+std::string SettingsMessage(const SettingsChanged& changed) {
+  std::string message;
+  for (const SettingsChanged::Change& change : changed.changes) {
+    absl::StrAppend(&message, message.empty() ? "" : ", ", change.key, " ",
+                    change.before, " -> ", change.after,
+                    change.at_once
+                        ? " at once"
+                        : absl::StrCat(" from round ", changed.from_round));
+  }
+  return absl::StrCat(message, changed.reopens ? "; the run goes on" : "",
+                      " (settings revision ", changed.revision, ")");
+}
+
+void EncodeSettings(const SettingsReport& report, v1::SettingsResponse* out) {
+  EncodeFencing(report.fencing, out->mutable_fencing());
+  out->set_revision(report.revision);
+  for (const auto& [key, value] : report.in_force) {
+    v1::SettingValue* to = out->add_in_force();
+    to->set_key(key);
+    to->set_value(value);
+  }
+  for (const auto& [key, value] : report.accepted) {
+    v1::SettingValue* to = out->add_accepted();
+    to->set_key(key);
+    to->set_value(value);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/message_codec.h"
 #include "coordinator/service/admin_codec.h"
@@ -14,10 +15,6 @@ namespace {
 
 // Room for one more event below the 4 MiB that a client takes.
 constexpr size_t kMaxEventsBytes = 3 << 20;
-
-uint64_t BatchTokens(const Coordinator& coordinator) {
-  return coordinator.options().policy.batch_tokens;
-}
 
 // Collects what an export needs, one question to the coordinator after the
 // other, and answers the call at the end or at the first error.
@@ -68,16 +65,15 @@ class ExportGatherer : public std::enable_shared_from_this<ExportGatherer> {
 grpc::ServerUnaryReactor* AdminService::GetStatus(
     grpc::CallbackServerContext*, const v1::StatusRequest* request,
     v1::StatusResponse* response) {
-  return HandleUnary(
-      context_, "GetStatus", *request, kSmallRequest,
-      [&](const std::shared_ptr<UnaryCall>& call) {
-        Coordinator* const coordinator = context_.coordinator;
-        coordinator->GetStatus(Answer<StatusReport>(
-            call, [coordinator, response](const StatusReport& report) {
-              EncodeStatus(report, BatchTokens(*coordinator), response);
-            }));
-        return absl::OkStatus();
-      });
+  return HandleUnary(context_, "GetStatus", *request, kSmallRequest,
+                     [&](const std::shared_ptr<UnaryCall>& call) {
+                       Coordinator* const coordinator = context_.coordinator;
+                       coordinator->GetStatus(Answer<StatusReport>(
+                           call, [response](const StatusReport& report) {
+                             EncodeStatus(report, response);
+                           }));
+                       return absl::OkStatus();
+                     });
 }
 
 grpc::ServerUnaryReactor* AdminService::GetEvents(
@@ -92,9 +88,8 @@ grpc::ServerUnaryReactor* AdminService::GetEvents(
         coordinator->GetEvents(
             request->after_sequence(), max_wait,
             Answer<EventsOutcome>(
-                call, [coordinator, response](const EventsOutcome& outcome) {
-                  EncodeEvents(outcome, BatchTokens(*coordinator),
-                               kMaxEventsBytes, response);
+                call, [response](const EventsOutcome& outcome) {
+                  EncodeEvents(outcome, kMaxEventsBytes, response);
                 }));
         return absl::OkStatus();
       });
@@ -163,6 +158,40 @@ grpc::ServerUnaryReactor* AdminService::EvictWorker(
       absl::StrCat("worker ", request->worker(),
                    " is out and may not join again"),
       response);
+}
+
+grpc::ServerUnaryReactor* AdminService::ChangeSettings(
+    grpc::CallbackServerContext* context,
+    const v1::ChangeSettingsRequest* request, v1::AdminReply* response) {
+  return HandleUnary(
+      context_, "ChangeSettings", *request, kSmallRequest,
+      [&](const std::shared_ptr<UnaryCall>& call) -> absl::Status {
+        ASSIGN_OR_RETURN(SettingsChange change,
+                         DecodeSettingsChange(*request, context->peer()));
+        Coordinator* const coordinator = context_.coordinator;
+        coordinator->ChangeSettings(
+            std::move(change),
+            Answer<SettingsChanged>(
+                call, [coordinator, response](const SettingsChanged& changed) {
+                  EncodeFencing(coordinator->fencing(),
+                                response->mutable_fencing());
+                  response->set_message(SettingsMessage(changed));
+                }));
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetSettings(
+    grpc::CallbackServerContext*, const v1::SettingsRequest* request,
+    v1::SettingsResponse* response) {
+  return HandleUnary(context_, "GetSettings", *request, kSmallRequest,
+                     [&](const std::shared_ptr<UnaryCall>& call) {
+                       context_.coordinator->GetSettings(Answer<SettingsReport>(
+                           call, [response](const SettingsReport& report) {
+                             EncodeSettings(report, response);
+                           }));
+                       return absl::OkStatus();
+                     });
 }
 
 grpc::ServerUnaryReactor* AdminService::DescribeExport(

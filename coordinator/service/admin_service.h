@@ -29,6 +29,13 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* EvictWorker(grpc::CallbackServerContext* context,
                                         const v1::WorkerRequest* request,
                                         v1::AdminReply* response) override;
+  grpc::ServerUnaryReactor* ChangeSettings(
+      grpc::CallbackServerContext* context,
+      const v1::ChangeSettingsRequest* request,
+      v1::AdminReply* response) override;
+  grpc::ServerUnaryReactor* GetSettings(
+      grpc::CallbackServerContext* context, const v1::SettingsRequest* request,
+      v1::SettingsResponse* response) override;
   grpc::ServerUnaryReactor* DescribeExport(
       grpc::CallbackServerContext* context, const v1::ExportRequest* request,
       v1::ExportDescription* response) override;

@@ -6,6 +6,7 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/message_codec.h"
+#include "common/rpc/settings_codec.h"
 
 namespace diloco {
 namespace {
@@ -128,6 +129,8 @@ void EncodeView(const ViewOutcome& view,
   out->set_drain(view.view.drain);
   out->set_notice(view.view.notice);
   out->set_folded_tokens(view.folded_tokens);
+  out->set_settings_revision(view.settings->revision);
+  EncodeRunSettings(view.settings->run, out->mutable_settings());
 }
 
 absl::StatusOr<WorkerProgress> DecodeProgress(

@@ -45,16 +45,17 @@ absl::Status CheckJoin(const v1::JoinRequest& request,
   return absl::OkStatus();
 }
 
-void EncodeJoined(const JoinOutcome& outcome, const CoordinatorOptions& options,
-                  v1::JoinResponse* out) {
+void EncodeJoined(const JoinOutcome& outcome, v1::JoinResponse* out) {
+  const Policy& policy = outcome.settings->policy;
   EncodeFencing(outcome.fencing, out->mutable_fencing());
   out->set_session(outcome.session);
-  EncodeRunSettings(options.settings, out->mutable_settings());
-  out->set_settings_digest(options.settings_digest.ToBytes());
+  EncodeRunSettings(outcome.settings->run, out->mutable_settings());
+  out->set_settings_revision(outcome.settings->revision);
+  out->set_settings_digest(outcome.settings_digest.ToBytes());
   out->set_lease_ms(
-      static_cast<uint64_t>(absl::ToInt64Milliseconds(options.policy.lease)));
-  out->set_beat_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(
-      options.policy.suspect_after / kBeatsBeforeSuspect)));
+      static_cast<uint64_t>(absl::ToInt64Milliseconds(policy.lease)));
+  out->set_beat_ms(static_cast<uint64_t>(
+      absl::ToInt64Milliseconds(policy.suspect_after / kBeatsBeforeSuspect)));
   EncodeProtocol(OurProtocol(), out->mutable_protocol());
   out->set_build(BuildVersion());
 }
@@ -91,10 +92,9 @@ grpc::ServerUnaryReactor* ControlService::Join(
                                               request->settings_digest()));
         coordinator->Join(
             std::move(event), std::move(last_seen), settings_digest,
-            Answer<JoinOutcome>(
-                call, [coordinator, response](const JoinOutcome& outcome) {
-                  EncodeJoined(outcome, coordinator->options(), response);
-                }));
+            Answer<JoinOutcome>(call, [response](const JoinOutcome& outcome) {
+              EncodeJoined(outcome, response);
+            }));
         return absl::OkStatus();
       });
 }

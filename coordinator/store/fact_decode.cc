@@ -255,6 +255,21 @@ absl::StatusOr<Fact> From(const v1::RunFinishedFact& in) {
   return RunFinished{in.reason()};
 }
 
+absl::StatusOr<Fact> From(const v1::SettingsChangedFact& in) {
+  SettingsChanged fact;
+  fact.revision = in.revision();
+  for (const v1::SettingsChangedFact::Change& change : in.changes()) {
+    fact.changes.push_back(
+        {change.key(), change.before(), change.after(), change.at_once()});
+  }
+  fact.from_round = in.from_round();
+  fact.reopens = in.reopens();
+  ASSIGN_OR_RETURN(fact.settings_digest, ToDigest(in.settings_digest()));
+  fact.by = in.by();
+  fact.reason = in.reason();
+  return fact;
+}
+
 absl::StatusOr<Fact> FromRecord(const v1::Record& record) {
   switch (record.fact_case()) {
     case v1::Record::kRunCreated:
@@ -297,6 +312,8 @@ absl::StatusOr<Fact> FromRecord(const v1::Record& record) {
       return From(record.run_finished());
     case v1::Record::kLineageStarted:
       return From(record.lineage_started());
+    case v1::Record::kSettingsChanged:
+      return From(record.settings_changed());
     case v1::Record::FACT_NOT_SET:
       break;
   }

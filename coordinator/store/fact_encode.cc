@@ -237,6 +237,22 @@ struct ToRecord {
     out->set_folded_tokens(fact.folded_tokens);
     out->set_reason(Text(fact.reason));
   }
+  void operator()(const SettingsChanged& fact) {
+    v1::SettingsChangedFact* out = record.mutable_settings_changed();
+    out->set_revision(fact.revision);
+    for (const SettingsChanged::Change& change : fact.changes) {
+      v1::SettingsChangedFact::Change* added = out->add_changes();
+      added->set_key(Text(change.key));
+      added->set_before(Text(change.before));
+      added->set_after(Text(change.after));
+      added->set_at_once(change.at_once);
+    }
+    out->set_from_round(fact.from_round);
+    out->set_reopens(fact.reopens);
+    out->set_settings_digest(fact.settings_digest.ToBytes());
+    out->set_by(Text(fact.by));
+    out->set_reason(Text(fact.reason));
+  }
 };
 
 }  // namespace

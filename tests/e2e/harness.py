@@ -244,10 +244,10 @@ class Cluster:
             "checkpoint": {"every": "1s"},
         }, change or {}))
 
-    def start_coordinator(self, ready=True):
+    def start_coordinator(self, ready=True, flags=()):
         """Starts it; with `ready`, returns when it answers."""
         self.coordinator = self.start_program(
-            [COORDINATOR, "--config", self.write_run_file()],
+            [COORDINATOR, "--config", self.write_run_file(), *flags],
             "coordinator")
         if ready:
             self.wait(lambda: self.try_status() is not None,

@@ -89,6 +89,8 @@ RunView ViewOf(const ViewOutcome& outcome,
   view.drain = outcome.view.drain;
   view.notice = outcome.view.notice;
   view.folded_tokens = outcome.folded_tokens;
+  view.settings_revision = outcome.settings->revision;
+  view.settings = outcome.settings->run;
   return view;
 }
 
@@ -151,17 +153,15 @@ absl::StatusOr<JoinReply> SimPort::Join(const JoinCall& call) {
                         std::function<void(absl::StatusOr<JoinReply>)> done) {
             server->coordinator->Join(
                 event, call.last_seen, call.settings_digest,
-                [server = server.get(),
-                 done = std::move(done)](absl::StatusOr<JoinOutcome> outcome) {
+                [done = std::move(done)](absl::StatusOr<JoinOutcome> outcome) {
                   if (!outcome.ok()) return done(outcome.status());
-                  const CoordinatorOptions& options =
-                      server->coordinator->options();
                   JoinReply joined;
                   joined.fencing = outcome->fencing;
                   joined.session = outcome->session;
-                  joined.settings = options.settings;
-                  joined.settings_digest = options.settings_digest;
-                  joined.lease = options.policy.lease;
+                  joined.settings = outcome->settings->run;
+                  joined.settings_revision = outcome->settings->revision;
+                  joined.settings_digest = outcome->settings_digest;
+                  joined.lease = outcome->settings->policy.lease;
                   joined.beat_every = kBeatEvery;
                   done(std::move(joined));
                 });

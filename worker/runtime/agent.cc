@@ -151,6 +151,22 @@ ViewInput Agent::ToInput(const RunView& view) const {
   return input;
 }
 
+void Agent::TakeOverSettings(const RunView& view) {
+  if (view.settings_revision == joined_.settings_revision) return;
+  joined_.settings_revision = view.settings_revision;
+  joined_.settings = view.settings;
+  const TrainSettings& train = joined_.settings.train;
+  DILOCO_LOG(INFO) << "takes over changed settings worker=" << options_.worker
+                   << " revision=" << view.settings_revision
+                   << " tokens=" << train.tokens
+                   << " batch_tokens=" << train.batch_tokens
+                   << " lr=" << train.lr
+                   << " warmup_tokens=" << train.warmup_tokens
+                   << " decay_share=" << train.decay_share
+                   << " min_lr=" << train.min_lr
+                   << " up=" << CodecName(joined_.settings.codec_up);
+}
+
 absl::Status Agent::Loop() {
   using Kind = Action::Kind;
   while (true) {
@@ -176,6 +192,7 @@ absl::Status Agent::Loop() {
       joined_.fencing = identity_->fencing = view->fencing;
       RETURN_IF_ERROR(SaveIdentity(options_.fs, options_.scratch, *identity_));
     }
+    TakeOverSettings(*view);
     const Action action =
         NextAction(local_, ToInput(*view), joined_.settings.late);
     if (!action.reason.empty() && action.reason != last_reason_) {

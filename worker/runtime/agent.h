@@ -119,6 +119,8 @@ class Agent {
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();
   ViewInput ToInput(const RunView& view) const;
+  // Settings that were changed in mid-run: the view's leases are under them.
+  void TakeOverSettings(const RunView& view);
   // Starts the window of a lease; without `carry` from the anchor.
   absl::Status Begin(const RunView::Lease& lease, bool carry);
   absl::Status TrainStep(const RunView::Lease& lease);

@@ -45,6 +45,7 @@ struct JoinReply {
   Digest settings_digest;
   absl::Duration lease;
   absl::Duration beat_every;
+  uint64_t settings_revision = 0;
 };
 
 struct RunView {
@@ -83,6 +84,9 @@ struct RunView {
   bool drain = false;
   std::string notice;
   uint64_t folded_tokens = 0;
+  // In force for the leases: differ from those of Join once they were changed.
+  uint64_t settings_revision = 0;
+  RunSettings settings;
 };
 
 // Soft state that a beat carries. Totals are of the worker's life, as far as

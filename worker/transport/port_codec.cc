@@ -90,6 +90,7 @@ absl::StatusOr<JoinReply> DecodeJoinReply(const v1::JoinResponse& in) {
                    DecodeDigest("settings digest", in.settings_digest()));
   reply.lease = absl::Milliseconds(in.lease_ms());
   reply.beat_every = absl::Milliseconds(in.beat_ms());
+  reply.settings_revision = in.settings_revision();
   return reply;
 }
 
@@ -125,6 +126,8 @@ absl::StatusOr<RunView> DecodeView(const v1::RunView& in) {
   view.drain = in.drain();
   view.notice = in.notice();
   view.folded_tokens = in.folded_tokens();
+  view.settings_revision = in.settings_revision();
+  ASSIGN_OR_RETURN(view.settings, DecodeRunSettings(in.settings()));
   return view;
 }
 

@@ -109,6 +109,29 @@ struct Fixture {
     options.metrics = &metrics;
     options.clock = clock;
     options.eval_shard = eval_shard;
+    // Inner rate and batch may change, in the canonical spelling.
+    options.settings_text =
+        absl::StrCat("train.batch_tokens = ", settings.train.batch_tokens,
+                     "\ntrain.optimizer.lr = ", settings.train.lr, "\n");
+    options.settings_digest = Sha256(options.settings_text);
+    options.changes.changeable = {{"train.batch_tokens", false},
+                                  {"train.optimizer.lr", false}};
+    options.changes.with =
+        [policy = policy, settings = settings](
+            const SettingValues& values) -> absl::StatusOr<SettingsView> {
+      SettingsView view{0, policy, settings, ""};
+      if (values.count("train.optimizer.lr") != 0) {
+        view.run.train.lr = std::stod(values.at("train.optimizer.lr"));
+      }
+      if (values.count("train.batch_tokens") != 0) {
+        view.policy.batch_tokens = view.run.train.batch_tokens =
+            std::stoull(values.at("train.batch_tokens"));
+      }
+      view.text =
+          absl::StrCat("train.batch_tokens = ", view.run.train.batch_tokens,
+                       "\ntrain.optimizer.lr = ", view.run.train.lr, "\n");
+      return view;
+    };
     absl::StatusOr<std::unique_ptr<Coordinator>> started =
         Coordinator::Start(std::move(options));
     INFO(started.status().ToString());
@@ -144,6 +167,21 @@ struct Fixture {
     });
     while (!ready) std::this_thread::yield();
     REQUIRE(outcome.ok());
+  }
+
+  // The first round under the change.
+  uint64_t Set(const SettingValues& values) {
+    std::atomic<bool> ready{false};
+    absl::StatusOr<SettingsChanged> outcome;
+    slot.Get()->ChangeSettings({values, 0, "test", ""},
+                               [&](absl::StatusOr<SettingsChanged> changed) {
+                                 outcome = std::move(changed);
+                                 ready = true;
+                               });
+    while (!ready) std::this_thread::yield();
+    INFO(outcome.status().ToString());
+    REQUIRE(outcome.ok());
+    return outcome->from_round;
   }
 
   // Every version is evaluated, over `windows` windows.

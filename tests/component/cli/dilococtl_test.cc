@@ -277,6 +277,8 @@ TEST_CASE("every command prints JSON under --json, a line each") {
   const std::map<std::string, std::vector<std::string>> arguments = {
       {"drain", {"w"}},
       {"evict", {"w"}},
+      {"set", {"outer.lr", "0.5"}},
+      {"decay", {"--tokens", "300k"}},
       {"watch", {"--from-start"}},
       {"export", {"--out", dir.File("model\xff")}},
   };

@@ -98,6 +98,18 @@ class ScriptedAdmin final : public v1::Admin::Service,
                            v1::AdminReply* reply) override {
     return Answer("evict " + request->worker(), reply);
   }
+  grpc::Status ChangeSettings(grpc::ServerContext*,
+                              const v1::ChangeSettingsRequest* request,
+                              v1::AdminReply* reply) override {
+    if (request->decay_tokens() > 0) {
+      return Answer("decay " + std::to_string(request->decay_tokens()), reply);
+    }
+    std::string call = "set";
+    for (const v1::SettingValue& value : request->values()) {
+      call += " " + value.key() + "=" + value.value();
+    }
+    return Answer(call, reply);
+  }
   grpc::Status DescribeExport(grpc::ServerContext*, const v1::ExportRequest*,
                               v1::ExportDescription* response) override {
     *response = description;

@@ -151,8 +151,8 @@ TEST_CASE("a changed setting is refused by its name, with both values") {
   CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(absl::StrContains(
       refused.message(),
-      "sync.interval is 50 in the run file, 100 in the state directory; "
-      "eval.every is 1 round in the run file, not set in the state directory"));
+      "eval.every is 1 round in the run file, not set in the state directory; "
+      "sync.interval is 50 in the run file, 100 in the state directory"));
   CHECK_FALSE(absl::StrContains(refused.message(), "outer.lr"));
   CHECK(absl::StrContains(refused.message(), "Set the run file back"));
 }

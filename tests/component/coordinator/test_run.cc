@@ -130,6 +130,24 @@ absl::Status TestRun::AwaitVersion(uint64_t version) {
   }
 }
 
+absl::StatusOr<SettingsChanged> TestRun::Change(SettingsChange change) {
+  return Wait<SettingsChanged>([&](Done<SettingsChanged> done) {
+    coordinator->ChangeSettings(change, std::move(done));
+  });
+}
+
+absl::Status TestRun::JoinWith(const std::string& worker,
+                               const Digest& settings) {
+  JoinEvent event;
+  event.worker = worker;
+  event.attempt = RandomBytes(16);
+  event.take_over = true;
+  return Wait<JoinOutcome>([&](Done<JoinOutcome> done) {
+           coordinator->Join(event, Fencing(), settings, std::move(done));
+         })
+      .status();
+}
+
 StatusReport TestRun::Status() {
   const absl::StatusOr<StatusReport> report =
       Wait<StatusReport>([&](Done<StatusReport> done) {

@@ -76,6 +76,9 @@ class TestRun {
   // Until `version` is published; not OK when the process ends before.
   absl::Status AwaitVersion(uint64_t version);
   StatusReport Status();
+  absl::StatusOr<SettingsChanged> Change(SettingsChange change);
+  // A process of that name with the scratch of those settings takes over.
+  absl::Status JoinWith(const std::string& worker, const Digest& settings);
   // What the journal says so far.
   std::vector<EventReport> Events();
   Digest digest() { return Status().fragments[0].digest; }

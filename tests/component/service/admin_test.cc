@@ -102,6 +102,33 @@ TEST_CASE("the operator's wishes reach the coordinator as events") {
   REQUIRE(reply.fencing().epoch() == 5);
 }
 
+TEST_CASE("a change of settings is answered with what was changed") {
+  AdminFixture fixture;
+  v1::ChangeSettingsRequest request;
+  v1::AdminReply reply;
+  REQUIRE(
+      fixture.Call(&v1::Admin::Stub::ChangeSettings, request, &reply).code() ==
+      absl::StatusCode::kInvalidArgument);
+  v1::SettingValue* const value = request.add_values();
+  value->set_key("outer.lr");
+  value->set_value("0.5");
+  REQUIRE(fixture.Call(&v1::Admin::Stub::ChangeSettings, request, &reply).ok());
+  REQUIRE(reply.message() ==
+          "outer.lr old -> 0.5 from round 4 (settings revision 5)");
+  *request.add_values() = *value;
+  REQUIRE(
+      fixture.Call(&v1::Admin::Stub::ChangeSettings, request, &reply).code() ==
+      absl::StatusCode::kInvalidArgument);
+  v1::SettingsResponse settings;
+  REQUIRE(
+      fixture
+          .Call(&v1::Admin::Stub::GetSettings, v1::SettingsRequest(), &settings)
+          .ok());
+  REQUIRE(settings.revision() == 5);
+  REQUIRE(settings.in_force(0).value() == "0.7");
+  REQUIRE(settings.accepted(0).value() == "0.5");
+}
+
 TEST_CASE("a refusal reaches the operator with its reason") {
   AdminFixture fixture;
   v1::WorkerRequest request;

@@ -211,9 +211,35 @@ void FakeCoordinator::Join(JoinEvent event, Fencing, std::optional<Digest>,
     MutexLock lock(&mu_);
     session_ = RandomBytes(16);
     joined_ = std::move(event);
-    outcome = {.fencing = fencing_, .session = session_};
+    outcome = {.fencing = fencing_,
+               .session = session_,
+               .settings = InForce(),
+               .settings_digest = options_.settings_digest};
   }
   done(outcome);
+}
+
+std::shared_ptr<const SettingsView> FakeCoordinator::InForce() const {
+  return std::make_shared<SettingsView>(
+      SettingsView{4, options_.policy, options_.settings, ""});
+}
+
+// What was asked for, as if it had been done.
+void FakeCoordinator::ChangeSettings(SettingsChange change,
+                                     Done<SettingsChanged> done) {
+  SettingsChanged changed;
+  changed.revision = 5;
+  changed.from_round = kRound + 1;
+  changed.by = change.by;
+  for (const auto& [key, value] : change.values) {
+    changed.changes.push_back({key, "old", value, false});
+  }
+  done(changed);
+}
+
+void FakeCoordinator::GetSettings(Done<SettingsReport> done) {
+  done(SettingsReport{
+      fencing_, 5, {{"outer.lr", "0.7"}}, {{"outer.lr", "0.5"}}});
 }
 
 ViewOutcome FakeCoordinator::View() const {
@@ -240,6 +266,7 @@ ViewOutcome FakeCoordinator::View() const {
                                .digest = Sha256("base"),
                                .open_round = kRound});
   outcome.folded_tokens = 51200;
+  outcome.settings = InForce();
   return outcome;
 }
 
@@ -392,6 +419,7 @@ StatusReport FakeCoordinator::Status() const {
   report.fencing = fencing_;
   report.run = "kjv";
   report.phase = RunPhase::kRunning;
+  report.batch_tokens = options_.policy.batch_tokens;
   report.folded_tokens = 51200;
   report.train_tokens = 1000000;
   StatusReport::Fragment fragment;

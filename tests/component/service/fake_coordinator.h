@@ -86,6 +86,9 @@ class FakeCoordinator : public Coordinator {
   void GetStatus(Done<StatusReport> done) override;
   void GetEvents(uint64_t after_sequence, absl::Duration max_wait,
                  Done<EventsOutcome> done) override;
+  void ChangeSettings(SettingsChange change,
+                      Done<SettingsChanged> done) override;
+  void GetSettings(Done<SettingsReport> done) override;
   void Admin(Event event, std::function<void(absl::Status)> done) override;
   Fencing fencing() const override;
   const CoordinatorOptions& options() const override { return options_; }
@@ -104,6 +107,7 @@ class FakeCoordinator : public Coordinator {
   };
   absl::Status CheckSession(const std::string& session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<const SettingsView> InForce() const;
   ViewOutcome View() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   StatusReport Status() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ResolveOutcome Steps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

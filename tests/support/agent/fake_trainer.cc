@@ -24,6 +24,7 @@ absl::StatusOr<StepResult> FakeTrainer::Step(const Batch& batch, double lr) {
   ++steps_;
   ++steps_off_anchor_;
   if (step_count_ != nullptr) ++*step_count_;
+  if (log_ != nullptr) log_->push_back({lr, batch.windows});
   const float nudge = static_cast<float>(batch.ids[0]) * 1e-3f;
   StepResult result;
   result.tokens =

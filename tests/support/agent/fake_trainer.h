@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/train/trainer.h"
@@ -34,6 +35,9 @@ class FakeTrainer final : public Trainer {
     spike_at_ = step;
     spike_ = amount;
   }
+  // Appends rate and windows of each step to `log`, which outlives this
+  // trainer.
+  void LogSteps(std::vector<std::pair<double, int64_t>>* log) { log_ = log; }
   // Appends to `log` at each take how many steps the local values are away
   // from the anchor; `log` outlives this trainer.
   void LogTakes(std::vector<uint32_t>* log) { takes_ = log; }
@@ -92,6 +96,7 @@ class FakeTrainer final : public Trainer {
   std::atomic<int>* evaluations_ = nullptr;
   std::atomic<uint64_t>* step_count_ = nullptr;
   std::vector<uint32_t>* takes_ = nullptr;
+  std::vector<std::pair<double, int64_t>>* log_ = nullptr;
   uint32_t steps_off_anchor_ = 0;
   uint64_t steps_ = 0;
   std::vector<float> local_, anchor_, average_, taken_;

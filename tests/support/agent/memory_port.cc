@@ -82,13 +82,12 @@ absl::StatusOr<JoinReply> MemoryPort::Join(const JoinCall& call) {
         coordinator.Join(event, call.last_seen, call.settings_digest,
                          std::move(done));
       }));
-  const std::shared_ptr<Coordinator> coordinator = slot_->Get();
-  if (coordinator == nullptr) return absl::UnavailableError("away");
   JoinReply reply;
   reply.fencing = outcome.fencing;
   reply.session = outcome.session;
-  reply.settings = coordinator->options().settings;
-  reply.settings_digest = coordinator->options().settings_digest;
+  reply.settings = outcome.settings->run;
+  reply.settings_revision = outcome.settings->revision;
+  reply.settings_digest = outcome.settings_digest;
   reply.lease = absl::Seconds(30);
   reply.beat_every = absl::Milliseconds(20);
   MutexLock lock(&mu_);
@@ -142,6 +141,8 @@ absl::StatusOr<RunView> MemoryPort::Watch(uint64_t known_revision,
   view.drain = outcome.view.drain;
   view.notice = outcome.view.notice;
   view.folded_tokens = outcome.folded_tokens;
+  view.settings_revision = outcome.settings->revision;
+  view.settings = outcome.settings->run;
   MutexLock lock(&mu_);
   fencing_ = outcome.fencing;
   return view;

@@ -75,7 +75,15 @@ inline std::vector<Fact> SampleFacts() {
                      {{8, SampleDigest(12), SampleFile(14), SampleFile(15)},
                       {7, SampleDigest(16), SampleFile(17), SampleFile(18)}},
                      1'000'000,
-                     "rolled back"}};
+                     "rolled back"},
+      SettingsChanged{2,
+                      {{"train.tokens", "1800000", "3000000", false},
+                       {"sync.min_updates", "2", "1", true}},
+                      13,
+                      true,
+                      SampleDigest(16),
+                      "ann@desk",
+                      "more data"}};
 }
 
 }  // namespace diloco

@@ -1,0 +1,54 @@
+// `dilococtl decay`: the learning rate's decay begins now.
+#include "common/base/status_macros.h"
+#include "common/config/numbers.h"
+#include "coordinator/cli/admin_reply.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/who.h"
+
+namespace diloco {
+namespace {
+
+absl::Status RunDecay(const Invocation& invocation) {
+  const std::string text = invocation.Get("tokens");
+  uint64_t tokens = 0;
+  const std::string problem =
+      text.empty() ? "it is missing" : ParseCount(text, &tokens);
+  if (!problem.empty() || tokens == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokens ", text, ": ",
+                     problem.empty() ? "a decay takes some" : problem,
+                     "; expected a count, such as 300k"));
+  }
+  v1::ChangeSettingsRequest request;
+  request.set_decay_tokens(tokens);
+  request.set_by(WhoAsks());
+  request.set_reason(invocation.Get("reason"));
+  AdminClient client(invocation.coordinator);
+  ASSIGN_OR_RETURN(const v1::AdminReply reply, client.ChangeSettings(request));
+  return PrintReply(invocation, reply);
+}
+
+}  // namespace
+
+CommandSpec DecayCommand() {
+  CommandSpec command;
+  command.name = "decay";
+  command.summary = "begin the learning rate's decay now; the run ends with it";
+  command.flags = {
+      {"tokens", "N", "folded tokens from the open round's end to the run's"},
+      {"reason", "TEXT", "kept in the journal and shown to everyone"}};
+  command.details =
+      "For train.schedule.shape wsd, before its decay has begun: sets "
+      "train.tokens\n"
+      "and train.schedule.decay_share so that the decay begins with the next "
+      "round\n"
+      "and the run ends N tokens later. Where that makes the run longer, the "
+      "rate\n"
+      "stays until the schedule, which never goes back, has caught up.\n";
+  command.example = "  dilococtl decay --tokens 300k\n";
+  command.run = RunDecay;
+  return command;
+}
+
+}  // namespace diloco

@@ -8,6 +8,7 @@
 #include "common/base/logging.h"
 #include "coordinator/store/fact_codec.h"
 #include "coordinator/store/journal.h"
+#include "coordinator/store/state_dir.h"
 
 namespace diloco::sim {
 namespace {
@@ -246,7 +247,7 @@ void Simulation::EndCoordinator(bool power_cut, uint64_t keep,
 void Simulation::CheckJournal() {
   uint64_t last = 0;
   const absl::StatusOr<Journal::Scanned> scanned =
-      Journal::Scan(&coordinator_fs_, JoinPath(kStateDir, "journal-000001.log"),
+      Journal::Scan(&coordinator_fs_, JoinPath(kStateDir, kJournalName),
                     [&](const Journal::Record& record) {
                       const absl::StatusOr<Fact> fact =
                           DecodeFact(record.type, record.payload);

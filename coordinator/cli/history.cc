@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/message_json.h"
@@ -46,7 +47,21 @@ std::string MemberText(const RoundRecord& round) {
   return absl::StrJoin(words, ", ");
 }
 
+std::string ChangesText(const SettingsChanged& changed) {
+  std::vector<std::string> words;
+  for (const SettingsChanged::Change& change : changed.changes) {
+    words.push_back(
+        absl::StrCat(change.key, " ", change.before, " -> ", change.after));
+  }
+  return absl::StrCat("settings by ", changed.by, ": ",
+                      absl::StrJoin(words, ", "),
+                      changed.reason.empty() ? "" : ": ", changed.reason);
+}
+
 void PrintRound(const RoundRecord& round) {
+  for (const SettingsChanged& changed : round.settings) {
+    std::printf("        %s\n", Printable(ChangesText(changed)).c_str());
+  }
   if (!round.closed.has_value()) {
     std::printf(round.undone ? "%6lu   undone: %zu of %zu updates were in\n"
                              : "%6lu  open: %zu of %zu updates in\n",
@@ -101,6 +116,10 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
   for (const UpdateRefused& refused : round.refused) {
     json["refused"].push_back(
         {{"worker", refused.worker}, {"reason", refused.reason}});
+  }
+  json["settings"] = nlohmann::ordered_json::array();
+  for (const SettingsChanged& changed : round.settings) {
+    json["settings"].push_back(ChangesText(changed));
   }
   if (!round.closed.has_value()) return json;
   json["closed_because"] = round.closed->reason;

@@ -81,6 +81,10 @@ std::string StatusText(const v1::StatusResponse& status) {
                                   FormatCount(status.folded_tokens()),
                                   FormatCount(status.train_tokens()), share,
                                   FormatCount(status.parameters())));
+  if (status.settings_revision() > 0) {
+    absl::StrAppend(&text, "  settings  revision ", status.settings_revision(),
+                    "; dilococtl set --list shows them\n");
+  }
   for (const v1::RoundStatus& round : status.rounds()) {
     absl::StrAppend(&text, RoundText(round));
   }

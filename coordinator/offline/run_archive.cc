@@ -65,6 +65,9 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     by_round_[{opened->fragment, opened->round}] = rounds_.size();
     rounds_.emplace_back().opened = *opened;
+    rounds_.back().settings.swap(settings_);
+  } else if (const auto* changed = std::get_if<SettingsChanged>(&fact)) {
+    settings_.push_back(*changed);
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
     Find(extended->fragment, extended->round)->extended.push_back(*extended);
   } else if (const auto* update = std::get_if<UpdateCommitted>(&fact)) {

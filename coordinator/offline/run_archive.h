@@ -26,6 +26,7 @@ namespace diloco {
 
 // What the journal records of one round, from its opening to its version.
 struct RoundRecord {
+  std::vector<SettingsChanged> settings;  // Since the round before opened.
   RoundOpened opened;
   std::vector<RoundExtended> extended;
   std::map<std::string, UpdateCommitted> updates;  // By worker.
@@ -79,6 +80,7 @@ class RunArchive {
   RunCreated created_;
   State state_;
   std::vector<RoundRecord> rounds_;
+  std::vector<SettingsChanged> settings_;     // Since the newest round opened.
   using Key = std::pair<uint32_t, uint64_t>;  // Fragment; round or version.
   struct Version {
     Digest digest;

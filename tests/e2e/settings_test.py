@@ -51,6 +51,7 @@ class Settings(unittest.TestCase):
             self.assertEqual(int(cluster.status()["train_tokens"]), longer)
             cluster.finish()
             self.assertEqual(int(cluster.status()["folded_tokens"]), longer)
+            self.assertIn("settings  revision 3", self.ok(cluster, "status"))
             events = cluster.events()
             changes = [event["record"]["settings_changed"] for event in events
                        if "settings_changed" in event["record"]]
@@ -81,6 +82,8 @@ class Settings(unittest.TestCase):
             state = cluster.path("state")
             cluster.coordinator.terminate()
             self.ok(cluster, "verify", state)
+            self.assertIn(f"train.tokens {tokens} -> {longer}: more data",
+                          self.ok(cluster, "history", state))
 
     def test_an_edited_run_file_is_refused_until_it_is_accepted(self):
         with harness.Cluster(rounds=60) as cluster:

@@ -351,7 +351,7 @@ class Checker {
     RunConfig& config = loaded_.config;
     const std::string& path = extras_.eval_shard;
     if (path.empty()) {
-      for (const char* key : {"eval.every", "eval.tokens"}) {
+      for (const char* key : {"eval.every", "eval.tokens", "guard.eval_rise"}) {
         if (table_.IsSet(key)) {
           table_.Warn(errors_, key,
                       "set, but nothing is evaluated without eval.shard");
@@ -534,6 +534,8 @@ Policy MakePolicy(const RunConfig& config) {
   policy.outer_momentum = config.outer.momentum;
   policy.nesterov = config.outer.rule == OuterRule::kNesterov;
   policy.codec_up = config.sync.up;
+  policy.guard_eval_rise = config.guard.eval_rise;
+  policy.guard_norm_jump = config.guard.norm_jump;
   if (config.eval.shard.has_value() && config.eval.every > 0) {
     const uint64_t windows = (config.eval.shard_ids - 1) / config.train.seq_len;
     policy.eval_every = config.eval.every;

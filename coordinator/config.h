@@ -90,6 +90,12 @@ struct RunConfig {
     uint64_t shard_ids = 0;  // Ids in the shard.
   } eval;
 
+  // Alarms that pause the run; 0: none.
+  struct Guard {
+    double eval_rise = 0;  // Nats per token above the lowest so far.
+    double norm_jump = 0;  // Times the median norm of the updates before.
+  } guard;
+
   struct Keep {
     uint32_t last = 5;    // Images kept.
     uint64_t every = 50;  // And each version that this divides; 0: none.

@@ -304,16 +304,27 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .doc = "Exports kept.",
              .change = local,
              .no_effect = true});
+  RunConfig::Guard* guard = &config->guard;
   table.Add({.path = "guard.eval_rise",
-             .value = Real(&extras->guard_eval_rise, {0, 100, true}),
-             .doc = "Rise of the evaluation loss that raises the alarm.",
-             .change = boundary,
-             .no_effect = true});
+             .value = OrWord(
+                 Real(&guard->eval_rise, {0, 100, true}), "never",
+                 [guard] { return guard->eval_rise == 0; },
+                 [guard] { guard->eval_rise = 0; }),
+             .doc = "Alarm: an evaluation so many nats per token above the "
+                    "lowest so far.",
+             .change = at_once});
+  table.Add({.path = "guard.norm_jump",
+             .value = OrWord(
+                 Real(&guard->norm_jump, {1, 1e6, true}), "never",
+                 [guard] { return guard->norm_jump == 0; },
+                 [guard] { guard->norm_jump = 0; }),
+             .doc = "Alarm: an update whose norm is so many times the median "
+                    "of the 32 folded before.",
+             .change = at_once});
   table.Add({.path = "guard.action",
-             .value = Only(&extras->only, "pause"),
-             .doc = "What the alarm does.",
-             .change = boundary,
-             .no_effect = true});
+             .value = NotYet(Only(&extras->only, "pause"), {"rollback"}),
+             .doc = "What an alarm does. Going back is dilococtl rollback.",
+             .change = at_once});
   table.Add({.path = "listen.control",
              .value = HostPort(&config->listen.control),
              .doc = "Where workers and dilococtl connect.",

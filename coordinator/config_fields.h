@@ -21,7 +21,6 @@ struct RunFileExtras {
   uint32_t fragments = 1;
   uint32_t export_every = 50;
   uint32_t export_keep = 3;
-  double guard_eval_rise = 0.3;
   int only = 0;
 };
 

@@ -30,6 +30,9 @@ absl::Status OnEvent(Draft& draft, const EvalReportEvent& event);
 void AdvanceEval(Draft& draft);
 void FinishRunWhenDone(Draft& draft);
 
+// decide_guard.cc
+void GuardRun(Draft& draft);
+
 // decide_admin.cc
 absl::Status OnEvent(Draft& draft, const PauseEvent& event);
 absl::Status OnEvent(Draft& draft, const StopEvent& event);

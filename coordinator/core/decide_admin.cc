@@ -32,7 +32,7 @@ absl::Status OnEvent(Draft& draft, const PauseEvent& event) {
   if (draft.state().paused == event.paused) return absl::OkStatus();
   draft.Say(event.paused ? absl::StrCat("paused: ", event.reason)
                          : std::string("resumed"));
-  draft.Add(PauseChanged{event.paused, event.reason});
+  draft.Add(PauseChanged{event.paused, event.reason, /*guard=*/false});
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "coordinator/core/evolve_round.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -166,6 +167,14 @@ absl::Status EvolveRound(State& state, const RoundClosed& fact) {
     const bool delivered =
         open.committed.count(name) != 0 || open.refused.count(name) != 0;
     carried = delivered ? 0 : carried + lease.tokens - lease.carried_tokens;
+  }
+  std::vector<double>& norms = state.guard.norms;
+  for (const RoundMember& member : fact.members) {
+    const double norm = open.committed.at(member.worker).norm;
+    if (std::isfinite(norm)) norms.push_back(norm);
+  }
+  if (norms.size() > kGuardNorms) {
+    norms.erase(norms.begin(), norms.end() - kGuardNorms);
   }
   for (const auto& [name, committed] : open.committed) {
     fragment->last_committed[name] = committed;

@@ -233,6 +233,7 @@ struct EvalAbandoned {
 struct PauseChanged {
   bool paused = false;
   std::string reason;
+  bool guard = false;  // The guard's alarm.
   friend bool operator==(const PauseChanged&, const PauseChanged&) = default;
 };
 

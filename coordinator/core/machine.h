@@ -50,6 +50,9 @@ struct Policy {
   Codec codec_up = Codec::kFp16;
   uint32_t eval_every = 0;    // Versions; 0: never.
   uint64_t eval_windows = 0;  // Per evaluation, over all slices.
+  // Alarms that pause the run; 0: none.
+  double guard_eval_rise = 0;  // Nats per token above the lowest so far.
+  double guard_norm_jump = 0;  // Times the median norm of updates before.
 };
 
 struct JoinEvent {

@@ -1,6 +1,7 @@
 #include "coordinator/core/state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -178,6 +179,11 @@ struct Apply {
     result.version = state.eval->version;
     result.loss = loss_sum / static_cast<double>(result.tokens);
     result.slices = state.eval->slices;
+    if (std::isfinite(result.loss) &&
+        (!state.guard.lowest.has_value() ||
+         result.loss < state.guard.lowest->loss)) {
+      state.guard.lowest = {result.loss, result.version};
+    }
     state.last_eval = std::move(result);
     state.eval.reset();
     return absl::OkStatus();
@@ -195,6 +201,8 @@ struct Apply {
   absl::Status operator()(const PauseChanged& fact) {
     state.paused = fact.paused;
     state.pause_reason = fact.paused ? fact.reason : "";
+    if (!fact.paused && state.guard.alarmed) state.guard = GuardState{};
+    state.guard.alarmed = fact.paused && fact.guard;
     return absl::OkStatus();
   }
 
@@ -297,6 +305,8 @@ struct Apply {
     }
     for (auto& [name, worker] : state.workers) StartAfresh(worker);
     state.settings.progress_floor = 0;
+    state.guard.lowest.reset();
+    state.guard.norms.clear();
     ApplyWaitingSettings(state);
     return absl::OkStatus();
   }

@@ -122,6 +122,21 @@ struct SettingsState {
   friend bool operator==(const SettingsState&, const SettingsState&) = default;
 };
 
+// What the guard compares with. Resuming after its alarm begins it anew.
+struct GuardState {
+  struct Lowest {
+    double loss = 0;
+    uint64_t version = 0;
+    friend bool operator==(const Lowest&, const Lowest&) = default;
+  };
+  std::optional<Lowest> lowest;  // Complete evaluation so far.
+  std::vector<double> norms;     // Of the updates folded last, newest last.
+  bool alarmed = false;          // The pause is the guard's.
+
+  friend bool operator==(const GuardState&, const GuardState&) = default;
+};
+inline constexpr size_t kGuardNorms = 32;
+
 struct State {
   std::string run;
   std::string lineage;
@@ -139,6 +154,7 @@ struct State {
   bool started = false;  // The first round has opened.
   bool paused = false;
   std::string pause_reason;
+  GuardState guard;
   std::optional<uint64_t> stop_after_round;
   std::string stop_reason;
   bool finished = false;

@@ -229,7 +229,7 @@ absl::StatusOr<Fact> From(const v1::EvalAbandonedFact& in) {
 }
 
 absl::StatusOr<Fact> From(const v1::PauseChangedFact& in) {
-  return PauseChanged{in.paused(), in.reason()};
+  return PauseChanged{in.paused(), in.reason(), in.guard()};
 }
 
 absl::StatusOr<Fact> From(const v1::LineageStartedFact& in) {

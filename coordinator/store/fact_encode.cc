@@ -214,6 +214,7 @@ struct ToRecord {
   void operator()(const PauseChanged& fact) {
     v1::PauseChangedFact* out = record.mutable_pause_changed();
     out->set_paused(fact.paused);
+    out->set_guard(fact.guard);
     out->set_reason(Text(fact.reason));
   }
   void operator()(const StopRequested& fact) {

@@ -68,7 +68,7 @@ inline std::vector<Fact> SampleFacts() {
       EvalReassigned{8, 1, "a", "b is lost"},
       EvalReported{8, 1, "a", 123.5, 4096},
       EvalAbandoned{8, "version 9 is published"},
-      PauseChanged{true, "maintenance \xce\xb8"},
+      PauseChanged{true, "maintenance \xce\xb8", true},
       StopRequested{20, "enough"},
       RunFinished{"train.tokens reached"},
       LineageStarted{"fedcba9876543210",

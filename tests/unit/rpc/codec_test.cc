@@ -102,6 +102,7 @@ TEST_CASE("C7.4 enum values of a newer coordinator are refused") {
   v1::RunView view;
   EncodeFencing(fencing, view.mutable_fencing());
   view.set_phase(v1::PHASE_RUNNING);
+  EncodeRunSettings(Sample(), view.mutable_settings());
   REQUIRE(DecodeView(view).ok());
   for (const int phase : {0, 99}) {
     view.set_phase(static_cast<v1::Phase>(phase));

@@ -117,7 +117,11 @@ TEST_CASE("a rollback that ends anywhere is done or not done") {
   for (int step = 1;; ++step) {
     INFO("ended at step " << step);
     run.fs.StopAfter(step);
-    const bool done = RollBack(&run.fs, kStateDir, 3, kLineage).ok();
+    const absl::Status status =
+        RollBack(&run.fs, kStateDir, 3, kLineage).status();
+    const bool done = status.ok();
+    INFO(status);
+    REQUIRE(step < 200);
     run.fs.Crash();
     CHECK(offline.Problem() == "");
     const uint64_t version = offline.Archive()->state().fragments[0].version;

@@ -258,5 +258,27 @@ TEST_CASE("a slow disk under one upload holds up nobody else") {
   CHECK(finished->kind == Kind::kLate);
 }
 
+TEST_CASE("updates are folded in the order of names, not of arrival") {
+  TestRun run(3);
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  const Digest before = run.digest();
+  // In doubles, (big - big) + 1 is 1, and (1 - big) + big is 0.
+  const std::map<std::string, float> values = {
+      {"a", 1e28f}, {"b", -1e28f}, {"c", 1.0f}};
+  for (const char* worker : {"c", "b", "a"}) {
+    const absl::StatusOr<ViewOutcome> view = run.View(worker);
+    REQUIRE(view.ok());
+    const TestUpdate update = run.UpdateOf(
+        view->view.leases[0],
+        std::vector<float>(static_cast<size_t>(run.options.layout.elements),
+                           values.at(worker)));
+    REQUIRE(run.Deliver(worker, update)->kind ==
+            UploadVerdict::Kind::kAccepted);
+  }
+  REQUIRE(run.AwaitVersion(1).ok());
+  CHECK(run.digest() != before);
+}
+
 }  // namespace
 }  // namespace diloco

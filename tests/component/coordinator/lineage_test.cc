@@ -107,6 +107,14 @@ TEST_CASE("what belongs to the lineage before is told to join again") {
   Fencing foreign = before;
   foreign.lineage = std::string(16, 'f');
   CHECK(watch(foreign).code() == Code::kFailedPrecondition);
+  // Who has seen a later start of this run, or another process at this one.
+  Fencing later = run.coordinator->fencing();
+  ++later.epoch;
+  CHECK(watch(later).code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(watch(later).message(), "older copy"));
+  Fencing twin = run.coordinator->fencing();
+  twin.boot_nonce = "87654321";
+  CHECK(watch(twin).code() == Code::kFailedPrecondition);
 }
 
 TEST_CASE("a rollback that ends anywhere is done or not done") {

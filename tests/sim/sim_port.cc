@@ -7,6 +7,7 @@
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
 #include "common/io/crc32c.h"
+#include "tests/support/agent/port_values.h"
 
 namespace diloco::sim {
 namespace {
@@ -36,63 +37,6 @@ struct Busy {
   ~Busy() { --*count; }
   int* const count;
 };
-
-UpdateValue ValueOf(const UpdateOffer& offer) {
-  UpdateValue value;
-  value.base_version = offer.base_version;
-  value.base_digest = offer.base_digest;
-  value.bytes = offer.bytes;
-  value.digest = offer.digest;
-  value.codec = offer.codec;
-  value.tokens = offer.tokens;
-  value.steps = offer.steps;
-  value.loss = offer.loss;
-  return value;
-}
-
-UploadOutcome OutcomeOf(UploadVerdict::Kind kind, const std::string& reason) {
-  switch (kind) {
-    case UploadVerdict::Kind::kLate:
-      return {UploadOutcome::Kind::kLate, reason};
-    case UploadVerdict::Kind::kRefused:
-      return {UploadOutcome::Kind::kRefused, reason};
-    default:
-      return {UploadOutcome::Kind::kAccepted, reason};
-  }
-}
-
-RunView ViewOf(const ViewOutcome& outcome,
-               const std::optional<FileRef>& shard) {
-  RunView view;
-  view.fencing = outcome.fencing;
-  view.revision = outcome.revision;
-  view.phase = static_cast<RunView::Phase>(outcome.view.phase);
-  for (const auto& fragment : outcome.fragments) {
-    view.fragments.push_back({fragment.fragment, fragment.version,
-                              fragment.digest, fragment.open_round});
-  }
-  for (const LeaseView& lease : outcome.view.leases) {
-    view.leases.push_back({lease.fragment, lease.round, lease.base_version,
-                           lease.base_digest, lease.lease.steps,
-                           lease.lease.progress, lease.lease.progress_step,
-                           lease.deadline_left, lease.delivered});
-  }
-  for (const EvalView& eval : outcome.view.evals) {
-    RunView::Eval& slice = view.evals.emplace_back();
-    slice.version = eval.version;
-    slice.slice = eval.slice;
-    slice.first_window = eval.first_window;
-    slice.windows = eval.windows;
-    slice.shard_digest = shard->digest;
-    slice.shard_bytes = shard->bytes;
-  }
-  view.drain = outcome.view.drain;
-  view.notice = outcome.view.notice;
-  view.folded_tokens = outcome.folded_tokens;
-  view.settings_revision = outcome.settings->revision;
-  view.settings = outcome.settings->run;
-  return view;
-}
 
 }  // namespace
 
@@ -196,16 +140,7 @@ absl::StatusOr<RunView> SimPort::Watch(uint64_t known_revision,
 absl::StatusOr<uint64_t> SimPort::Report(const ProgressReport& report) {
   if (client_.alive) hooks_.reported(report);
   const Fencing asked = guard_.current();
-  WorkerProgress progress;
-  progress.round = report.round;
-  progress.window_step = report.window_step;
-  progress.inner_steps = report.inner_steps;
-  progress.tokens = report.tokens;
-  progress.loss = report.loss;
-  progress.step_seconds = report.step_seconds;
-  progress.state = report.state;
-  progress.version = report.version;
-  progress.digest = report.digest;
+  const WorkerProgress progress = ProgressOf(report);
   using Reply = std::pair<uint64_t, Fencing>;
   ASSIGN_OR_RETURN(
       const Reply reply,
@@ -239,12 +174,7 @@ absl::StatusOr<std::vector<RemoteFile>> SimPort::Resolve(
                                          std::move(done));
           }));
   RETURN_IF_ERROR(guard_.Observe(asked, outcome.fencing));
-  std::vector<RemoteFile> files;
-  for (const VersionStore::Step& step : outcome.steps) {
-    files.push_back({step.image, step.version, step.file.bytes,
-                     step.file.digest, step.result_digest});
-  }
-  return files;
+  return FilesOf(outcome);
 }
 
 absl::Status SimPort::ReportEval(uint64_t version, uint32_t slice,

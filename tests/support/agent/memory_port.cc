@@ -5,24 +5,12 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "tests/support/agent/port_values.h"
 
 namespace diloco {
 namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(5);
-
-UpdateValue ValueOf(const UpdateOffer& offer) {
-  UpdateValue value;
-  value.base_version = offer.base_version;
-  value.base_digest = offer.base_digest;
-  value.bytes = offer.bytes;
-  value.digest = offer.digest;
-  value.codec = offer.codec;
-  value.tokens = offer.tokens;
-  value.steps = offer.steps;
-  value.loss = offer.loss;
-  return value;
-}
 
 }  // namespace
 
@@ -112,37 +100,9 @@ absl::StatusOr<RunView> MemoryPort::Watch(uint64_t known_revision,
                           std::move(done));
       }));
   const std::shared_ptr<Coordinator> coordinator = slot_->Get();
-  RunView view;
-  view.fencing = outcome.fencing;
-  view.revision = outcome.revision;
-  view.phase = static_cast<RunView::Phase>(outcome.view.phase);
-  for (const auto& fragment : outcome.fragments) {
-    view.fragments.push_back({fragment.fragment, fragment.version,
-                              fragment.digest, fragment.open_round});
-  }
-  for (const LeaseView& lease : outcome.view.leases) {
-    view.leases.push_back({lease.fragment, lease.round, lease.base_version,
-                           lease.base_digest, lease.lease.steps,
-                           lease.lease.progress, lease.lease.progress_step,
-                           lease.deadline_left, lease.delivered});
-  }
-  for (const EvalView& eval : outcome.view.evals) {
-    RunView::Eval out;
-    out.version = eval.version;
-    out.slice = eval.slice;
-    out.first_window = eval.first_window;
-    out.windows = eval.windows;
-    if (coordinator != nullptr && coordinator->eval_shard().has_value()) {
-      out.shard_digest = coordinator->eval_shard()->digest;
-      out.shard_bytes = coordinator->eval_shard()->bytes;
-    }
-    view.evals.push_back(out);
-  }
-  view.drain = outcome.view.drain;
-  view.notice = outcome.view.notice;
-  view.folded_tokens = outcome.folded_tokens;
-  view.settings_revision = outcome.settings->revision;
-  view.settings = outcome.settings->run;
+  RunView view =
+      ViewOf(outcome,
+             coordinator != nullptr ? coordinator->eval_shard() : std::nullopt);
   MutexLock lock(&mu_);
   fencing_ = outcome.fencing;
   return view;
@@ -156,18 +116,8 @@ absl::StatusOr<uint64_t> MemoryPort::Report(const ProgressReport& report) {
     session = session_;
     fencing = fencing_;
   }
-  WorkerProgress progress;
-  progress.round = report.round;
-  progress.window_step = report.window_step;
-  progress.inner_steps = report.inner_steps;
-  progress.tokens = report.tokens;
-  progress.loss = report.loss;
-  progress.step_seconds = report.step_seconds;
-  progress.state = report.state;
-  progress.version = report.version;
-  progress.digest = report.digest;
   return Call<uint64_t>([&](Coordinator& coordinator, Done<uint64_t> done) {
-    coordinator.Beat(session, fencing, progress, std::move(done));
+    coordinator.Beat(session, fencing, ProgressOf(report), std::move(done));
   });
 }
 
@@ -186,12 +136,7 @@ absl::StatusOr<std::vector<RemoteFile>> MemoryPort::Resolve(
                      coordinator.Resolve(session, fencing, fragment,
                                          have_version, std::move(done));
                    }));
-  std::vector<RemoteFile> files;
-  for (const VersionStore::Step& step : outcome.steps) {
-    files.push_back({step.image, step.version, step.file.bytes,
-                     step.file.digest, step.result_digest});
-  }
-  return files;
+  return FilesOf(outcome);
 }
 
 absl::Status MemoryPort::ReportEval(uint64_t version, uint32_t slice,
@@ -254,15 +199,8 @@ absl::StatusOr<UploadOutcome> MemoryPort::UploadOnce(Coordinator& coordinator,
                    coordinator.BeginUpload(session, fencing, offer.fragment,
                                            offer.round, ValueOf(offer)));
   if (begin.queued) return absl::UnavailableError("queued");
-  switch (begin.kind) {
-    case UploadVerdict::Kind::kAccepted:
-      return UploadOutcome{UploadOutcome::Kind::kAccepted, begin.reason};
-    case UploadVerdict::Kind::kLate:
-      return UploadOutcome{UploadOutcome::Kind::kLate, begin.reason};
-    case UploadVerdict::Kind::kRefused:
-      return UploadOutcome{UploadOutcome::Kind::kRefused, begin.reason};
-    case UploadVerdict::Kind::kSend:
-      break;
+  if (begin.kind != UploadVerdict::Kind::kSend) {
+    return OutcomeOf(begin.kind, begin.reason);
   }
   ASSIGN_OR_RETURN(
       const std::shared_ptr<Coordinator::Upload> upload,
@@ -287,14 +225,7 @@ absl::StatusOr<UploadOutcome> MemoryPort::UploadOnce(Coordinator& coordinator,
   if (lost_replies_.fetch_sub(1) > 0) {
     return absl::UnavailableError("the reply was lost");
   }
-  switch (finish.kind) {
-    case UploadVerdict::Kind::kLate:
-      return UploadOutcome{UploadOutcome::Kind::kLate, finish.reason};
-    case UploadVerdict::Kind::kRefused:
-      return UploadOutcome{UploadOutcome::Kind::kRefused, finish.reason};
-    default:
-      return UploadOutcome{UploadOutcome::Kind::kAccepted, finish.reason};
-  }
+  return OutcomeOf(finish.kind, finish.reason);
 }
 
 absl::StatusOr<UploadOutcome> MemoryPort::Upload(const UpdateOffer& offer,

@@ -1,0 +1,86 @@
+#include "tests/support/agent/port_values.h"
+
+namespace diloco {
+
+UpdateValue ValueOf(const UpdateOffer& offer) {
+  UpdateValue value;
+  value.base_version = offer.base_version;
+  value.base_digest = offer.base_digest;
+  value.bytes = offer.bytes;
+  value.digest = offer.digest;
+  value.codec = offer.codec;
+  value.tokens = offer.tokens;
+  value.steps = offer.steps;
+  value.loss = offer.loss;
+  return value;
+}
+
+WorkerProgress ProgressOf(const ProgressReport& report) {
+  WorkerProgress progress;
+  progress.round = report.round;
+  progress.window_step = report.window_step;
+  progress.inner_steps = report.inner_steps;
+  progress.tokens = report.tokens;
+  progress.loss = report.loss;
+  progress.step_seconds = report.step_seconds;
+  progress.state = report.state;
+  progress.version = report.version;
+  progress.digest = report.digest;
+  return progress;
+}
+
+UploadOutcome OutcomeOf(UploadVerdict::Kind kind, const std::string& reason) {
+  switch (kind) {
+    case UploadVerdict::Kind::kLate:
+      return {UploadOutcome::Kind::kLate, reason};
+    case UploadVerdict::Kind::kRefused:
+      return {UploadOutcome::Kind::kRefused, reason};
+    default:
+      return {UploadOutcome::Kind::kAccepted, reason};
+  }
+}
+
+std::vector<RemoteFile> FilesOf(const ResolveOutcome& outcome) {
+  std::vector<RemoteFile> files;
+  for (const VersionStore::Step& step : outcome.steps) {
+    files.push_back({step.image, step.version, step.file.bytes,
+                     step.file.digest, step.result_digest});
+  }
+  return files;
+}
+
+RunView ViewOf(const ViewOutcome& outcome,
+               const std::optional<FileRef>& shard) {
+  RunView view;
+  view.fencing = outcome.fencing;
+  view.revision = outcome.revision;
+  view.phase = static_cast<RunView::Phase>(outcome.view.phase);
+  for (const auto& fragment : outcome.fragments) {
+    view.fragments.push_back({fragment.fragment, fragment.version,
+                              fragment.digest, fragment.open_round});
+  }
+  for (const LeaseView& lease : outcome.view.leases) {
+    view.leases.push_back({lease.fragment, lease.round, lease.base_version,
+                           lease.base_digest, lease.lease.steps,
+                           lease.lease.progress, lease.lease.progress_step,
+                           lease.deadline_left, lease.delivered});
+  }
+  for (const EvalView& eval : outcome.view.evals) {
+    RunView::Eval& slice = view.evals.emplace_back();
+    slice.version = eval.version;
+    slice.slice = eval.slice;
+    slice.first_window = eval.first_window;
+    slice.windows = eval.windows;
+    if (!shard.has_value()) continue;
+    slice.shard_digest = shard->digest;
+    slice.shard_bytes = shard->bytes;
+  }
+  view.drain = outcome.view.drain;
+  view.notice = outcome.view.notice;
+  view.folded_tokens = outcome.folded_tokens;
+  view.settings_revision = outcome.settings->revision;
+  view.settings = outcome.settings->run;
+  return view;
+}
+
+}  // namespace diloco

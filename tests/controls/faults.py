@@ -121,10 +121,10 @@ FAULTS = [
           "      case Kind::kCatchUp:\n"
           "        if (action.carry) status = Settle();",
           "      case Kind::kCatchUp:", "component_agent"),
-    fault("a worker does not check the theta that it applies",
+    fault("a worker takes the published digest for that of its own copy",
           "worker/runtime/versions.cc",
-          "    if (*held_digest_ != file.result_digest) {",
-          "    if (false) {", "component_agent"),
+          "    held_digest_ = trainer_->AnchorDigest(fragment);",
+          "    held_digest_ = file.result_digest;", "component_agent"),
     # Rounds and schedules.
     fault("a round waits beyond its deadline",
           "coordinator/core/decide_round.cc", "  if (!overdue) return;\n",

@@ -114,6 +114,47 @@ TEST_CASE("weight decay moves matrices and leaves vectors and padding") {
   }
 }
 
+// Loshchilov and Hutter, arXiv 1711.05101, algorithm 2, in double, from the
+// gradients that a pass of its own gives.
+TEST_CASE("several steps follow AdamW's formula") {
+  const ModelConfig config = testing::SmallConfig();
+  const Layout layout = LayoutOf(config);
+  const std::vector<float> theta = testing::RandomTheta(layout, 1);
+  TrainSettings train = testing::SmallTrain();
+  train.clip = 0;
+  train.weight_decay = 0.1;
+  constexpr double kLr = 1e-2;
+  auto trainer = MakeTrainer(config, theta, train);
+  std::vector<double> m(theta.size(), 0), v(theta.size(), 0);
+  for (int step = 1; step <= 4; ++step) {
+    const Batch batch = testing::RandomBatch(config, 2, step);
+    const std::vector<float> before = LocalOf(*trainer);
+    const ForwardProbe probe =
+        Must(RunForwardProbe(config, layout, before, batch));
+    Must(trainer->Step(batch, kLr));
+    const std::vector<float> after = LocalOf(*trainer);
+    for (const TensorSpec& tensor : layout.tensors) {
+      const double decay =
+          tensor.decl.shape.size() < 2 ? 0 : train.weight_decay;
+      for (int64_t i = tensor.offset; i < tensor.offset + tensor.elements;
+           ++i) {
+        const double g = probe.grads[i];
+        m[i] = train.beta1 * m[i] + (1 - train.beta1) * g;
+        v[i] = train.beta2 * v[i] + (1 - train.beta2) * g * g;
+        const double mean = m[i] / (1 - std::pow(train.beta1, step));
+        const double square = v[i] / (1 - std::pow(train.beta2, step));
+        const double expected = before[i] * (1 - kLr * decay) -
+                                kLr * mean / (std::sqrt(square) + train.eps);
+        // A gradient near zero is mostly rounding, and AdamW divides by it.
+        if (std::abs(g) < 1e-6) continue;
+        CAPTURE(step, tensor.decl.name, i);
+        REQUIRE(after[i] == Approx(expected).margin(2e-4 * kLr));
+      }
+    }
+    REQUIRE(trainer->optimizer_steps() == static_cast<uint64_t>(step));
+  }
+}
+
 TEST_CASE("the same steps give the same bits with one thread") {
   ModelConfig config = testing::SmallConfig();
   config.tied = true;

@@ -18,16 +18,16 @@ class Network(unittest.TestCase):
     def test_C5_5_upload_over_a_line_that_is_cut_again_and_again_arrives(self):
         undisturbed = harness.undisturbed_digest(workers=1, change=LARGE)
         with harness.Cluster(workers=1, change=LARGE) as cluster, \
-                proxy.Proxy(cluster.port) as line:
+                proxy.Proxy(cluster.port, cut_every=3 * MIB // 2) as line:
+            # No connection lives long enough for one upload.
             cluster.start_coordinator()
-            # From the start no connection lives long enough for one upload.
-            line.cut_every(3 * MIB // 2)
             cluster.start_worker(0, change={"coordinator": line.address})
             self.assertEqual(cluster.finish(), undisturbed)
             # Four uploads of four MiB, each cut twice or more. What a cut
             # loses is less than a chunk, so less than half is sent twice.
-            self.assertGreaterEqual(line.cuts, 8)
-            self.assertLess(line.bytes_up, 1.5 * 4 * 4.3 * MIB)
+            stats = line.stats()
+            self.assertGreaterEqual(stats["cuts"], 8)
+            self.assertLess(stats["up"], 1.5 * 4 * 4.3 * MIB)
 
     def test_C6_3_silent_workers_are_not_waited_for_and_come_back(self):
         with harness.Cluster(workers=3, rounds=100000, change={

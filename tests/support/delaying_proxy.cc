@@ -3,29 +3,34 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
+#include <ctime>
 #include <deque>
 #include <utility>
-#include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/logging.h"
 
 namespace diloco {
 namespace {
 
-constexpr size_t kPiece = 16 << 10;
-// How soon a thread notices that it is to end.
-constexpr int kLookMs = 10;
-// What a link holds back when it is slow, and when it is only late.
-constexpr size_t kSmallBuffer = 64 << 10;
-constexpr size_t kLargeBuffer = 64 << 20;
+// What the kernel may hold of a connection that is not read: small, so that
+// what is on its way is mostly in our hands.
+constexpr int kSocketBuffer = 64 << 10;
+// What a flow holds on a line without a rate: as long as it is on its way, or,
+// without a delay, until the other side takes it.
+constexpr uint64_t kLongLine = 64 << 20;
+constexpr uint64_t kShortLine = 64 << 10;
+// Of one connection before the next one's turn: as much as passes in 2 ms.
+constexpr uint64_t kMinPiece = 4 << 10;
+constexpr uint64_t kMaxPiece = 256 << 10;
+constexpr uint64_t kTurnsPerSecond = 500;
+
+constexpr absl::Duration kForever = absl::Hours(1);
 
 sockaddr_in Loopback(int port) {
   sockaddr_in address = {};
@@ -35,192 +40,279 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-void ResetOnClose(int fd) {
+void ResetAndClose(int fd) {
   const linger now = {1, 0};
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+  ::close(fd);
 }
 
-bool SendAll(int fd, const std::string& bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = ::send(fd, bytes.data() + done, bytes.size() - done,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) {
-      done += static_cast<size_t>(n);
-      continue;
-    }
-    if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return false;
-    pollfd wait = {.fd = fd, .events = POLLOUT, .revents = 0};
-    ::poll(&wait, 1, kLookMs);
-    if ((wait.revents & (POLLERR | POLLHUP)) != 0) return false;
-  }
-  return true;
+void SetOption(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof(value));
 }
 
 }  // namespace
 
-struct DelayingProxy::Link {
-  int client = -1;
-  int server = -1;
-  uint64_t bytes_up = 0;  // Guarded by the proxy's mutex.
-  std::atomic<bool> closed{false};
-  int open_ends = 2;  // Guarded by the proxy's mutex.
-  bool gone = false;  // Likewise.
-  std::thread up;
-  std::thread down;
+// One direction of a connection.
+struct DelayingProxy::Flow {
+  struct Piece {
+    Instant due;
+    std::string bytes;
+  };
+
+  int from = -1;
+  int to = -1;
+  Lane* lane = nullptr;
+  std::deque<Piece> line;  // By time of delivery.
+  uint64_t held = 0;       // Bytes in `line`.
+  size_t sent = 0;         // Of its first piece.
+  uint64_t carried = 0;
+  bool readable = false;
+  bool blocked = false;  // The other side takes nothing now.
+  bool ended = false;    // The sender has closed.
 };
 
-DelayingProxy::DelayingProxy(int target_port) : target_port_(target_port) {
-  listen_fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
-  // Small buffers, so that what is on its way is mostly in our hands.
-  const int buffer = kSmallBuffer;
-  ::setsockopt(listen_fd_, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
-  sockaddr_in address = Loopback(0);
+struct DelayingProxy::Link {
+  Flow up;
+  Flow down;
+  Instant last_byte;
+  bool lost = false;  // Swallows everything.
+  bool over = false;
+};
+
+DelayingProxy::DelayingProxy(int target_port, int port)
+    : target_port_(target_port) {
+  listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  DILOCO_CHECK(wake_fd_ >= 0);
+  SetOption(listen_fd_, SOL_SOCKET, SO_RCVBUF, kSocketBuffer);
+  SetOption(listen_fd_, SOL_SOCKET, SO_REUSEADDR, 1);
+  sockaddr_in address = Loopback(port);
   socklen_t size = sizeof(address);
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  DILOCO_CHECK(::bind(listen_fd_, generic, size) == 0);
-  DILOCO_CHECK(::listen(listen_fd_, 64) == 0);
+  DILOCO_CHECK(::bind(listen_fd_, generic, size) == 0) << "port " << port;
+  DILOCO_CHECK(::listen(listen_fd_, 256) == 0);
   DILOCO_CHECK(::getsockname(listen_fd_, generic, &size) == 0);
   port_ = ntohs(address.sin_port);
-  acceptor_ = std::thread([this] { Accept(); });
+  thread_ = std::thread([this] { Run(); });
 }
 
 DelayingProxy::~DelayingProxy() {
   {
     MutexLock lock(&mu_);
     stopping_ = true;
+    Wake();
   }
-  acceptor_.join();
-  std::list<std::unique_ptr<Link>> links;
-  {
-    MutexLock lock(&mu_);
-    links.swap(links_);
-  }
-  for (auto& link : links) {
-    link->closed = true;
-    link->up.join();
-    link->down.join();
-  }
+  thread_.join();
   ::close(listen_fd_);
+  ::close(wake_fd_);
 }
 
-bool DelayingProxy::stopping() const {
-  MutexLock lock(&mu_);
-  return stopping_;
+void DelayingProxy::Wake() {
+  const uint64_t one = 1;
+  DILOCO_CHECK(::write(wake_fd_, &one, sizeof(one)) == sizeof(one));
+}
+
+void DelayingProxy::Run() {
+  std::vector<pollfd> polled;
+  absl::Duration wait;
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      if (stopping_) cut_all_ = true;
+      Work(&polled, &wait);
+      if (stopping_) return;
+    }
+    const timespec timeout = absl::ToTimespec(wait);
+    ::ppoll(polled.data(), polled.size(), &timeout, nullptr);
+    uint64_t ignored;
+    while (::read(wake_fd_, &ignored, sizeof(ignored)) > 0) {
+    }
+    MutexLock lock(&mu_);
+    if (polled[1].revents != 0) Accept();
+    // The same links in the same order as when `polled` was made; new ones are
+    // behind them.
+    auto link = links_.begin();
+    for (size_t i = 2; i + 1 < polled.size(); i += 2, ++link) {
+      link->up.readable = (polled[i].revents & ~POLLOUT) != 0;
+      link->down.readable = (polled[i + 1].revents & ~POLLOUT) != 0;
+      if ((polled[i].revents & ~POLLIN) != 0) link->down.blocked = false;
+      if ((polled[i + 1].revents & ~POLLIN) != 0) link->up.blocked = false;
+    }
+  }
 }
 
 void DelayingProxy::Accept() {
-  while (!stopping()) {
-    pollfd wait = {.fd = listen_fd_, .events = POLLIN, .revents = 0};
-    if (::poll(&wait, 1, kLookMs) <= 0) continue;
-    const int client = ::accept(listen_fd_, nullptr, nullptr);
-    if (client < 0) continue;
-    const int server = ::socket(AF_INET, SOCK_STREAM, 0);
-    const sockaddr_in target = Loopback(target_port_);
-    MutexLock lock(&mu_);
-    ++connections_;
-    if (refuse_ || ::connect(server, reinterpret_cast<const sockaddr*>(&target),
-                             sizeof(target)) != 0) {
-      ResetOnClose(client);
-      ::close(client);
-      ::close(server);
+  const int client = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (client < 0) return;
+  ++connections_;
+  const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  SetOption(server, SOL_SOCKET, SO_RCVBUF, kSocketBuffer);
+  const sockaddr_in target = Loopback(target_port_);
+  if (refuse_ || ::connect(server, reinterpret_cast<const sockaddr*>(&target),
+                           sizeof(target)) != 0) {
+    ResetAndClose(client);
+    ::close(server);
+    return;
+  }
+  SetOption(client, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(server, IPPROTO_TCP, TCP_NODELAY, 1);
+  Link& link = links_.emplace_back();
+  link.last_byte = Clock::Real()->Now();
+  link.up.from = link.down.to = client;
+  link.up.to = link.down.from = server;
+  link.up.lane = &up_;
+  link.down.lane = &down_;
+}
+
+void DelayingProxy::Work(std::vector<pollfd>* polled, absl::Duration* wait) {
+  const Instant now = Clock::Real()->Now();
+  // Who comes first finds room: not always the same.
+  if (links_.size() > 1) links_.splice(links_.end(), links_, links_.begin());
+  for (auto it = links_.begin(); it != links_.end();) {
+    Link* const link = &*it;
+    if (forget_after_ > absl::ZeroDuration() &&
+        now - link->last_byte >= forget_after_) {
+      link->lost = true;
+    }
+    if (cut_all_) link->over = true;
+    if (!link->over && !stall_) {
+      Move(link, &link->up, now);
+      Move(link, &link->down, now);
+    }
+    if (!link->over) {
+      ++it;
       continue;
     }
-    const int on = 1;
-    ::setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    ::setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    auto link = std::make_unique<Link>();
-    link->client = client;
-    link->server = server;
-    Link* const raw = link.get();
-    link->up = std::thread([this, raw] { Pump(raw, true); });
-    link->down = std::thread([this, raw] { Pump(raw, false); });
-    links_.push_back(std::move(link));
+    ResetAndClose(link->up.from);
+    ResetAndClose(link->up.to);
+    it = links_.erase(it);
   }
-}
-
-DelayingProxy::Rules DelayingProxy::Account(Link* link, bool up,
-                                            std::string* bytes) {
-  MutexLock lock(&mu_);
+  cut_all_ = false;
   changed_.SignalAll();
-  Rules rules{.delay = delay_, .rate = rate_, .swallow = black_hole_};
-  if (!up) {
-    bytes_down_ += bytes->size();
-    return rules;
-  }
-  bytes_up_ += bytes->size();
-  link->bytes_up += bytes->size();
-  rules.cut = cut_every_ > 0 && link->bytes_up >= cut_every_;
-  if (!marker_.empty() && !corrupted_) {
-    const size_t at = bytes->find(marker_);
-    if (at != std::string::npos && at + marker_.size() < bytes->size()) {
-      (*bytes)[at + marker_.size()] ^= 1;
-      corrupted_ = true;
-    }
-  }
-  return rules;
-}
 
-void DelayingProxy::Pump(Link* link, bool up) {
-  const int from = up ? link->client : link->server;
-  const int to = up ? link->server : link->client;
-  Clock* const clock = Clock::Real();
-  std::deque<std::pair<Instant, std::string>> queue;  // By time of delivery.
-  size_t queued = 0;
-  size_t limit = kSmallBuffer;
-  Instant free_at = clock->Now();
-  bool ended = false;
-  while (!link->closed && !(ended && queue.empty())) {
-    int timeout = kLookMs;
-    if (!queue.empty()) {
-      timeout = static_cast<int>(std::clamp<int64_t>(
-          absl::ToInt64Milliseconds(queue.front().first - clock->Now()), 0,
-          kLookMs));
-    }
-    pollfd wait = {.fd = from, .events = POLLIN, .revents = 0};
-    const bool room = !ended && queued < limit;
-    ::poll(&wait, room ? 1 : 0, timeout);
-    if (room && wait.revents != 0) {
-      std::string bytes(kPiece, '\0');
-      const ssize_t n = ::recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);
-      if (n == 0) ended = true;
-      if (n < 0 && errno != EAGAIN) break;
-      if (n > 0) {
-        bytes.resize(static_cast<size_t>(n));
-        const Rules rules = Account(link, up, &bytes);
-        if (rules.cut) break;
-        limit =
-            rules.delay > absl::ZeroDuration() ? kLargeBuffer : kSmallBuffer;
-        const Instant now = clock->Now();
-        free_at = std::max(free_at, now);
-        if (rules.rate > 0) {
-          free_at += absl::Seconds(static_cast<double>(n) /
-                                   static_cast<double>(rules.rate));
-        }
-        if (!rules.swallow) {
-          queued += bytes.size();
-          queue.emplace_back(free_at + rules.delay, std::move(bytes));
-        }
+  polled->assign(2, {.fd = wake_fd_, .events = POLLIN, .revents = 0});
+  (*polled)[1].fd = listen_fd_;
+  *wait = kForever;
+  for (const Link& link : links_) {
+    pollfd ends[2] = {{.fd = link.up.from, .events = 0, .revents = 0},
+                      {.fd = link.up.to, .events = 0, .revents = 0}};
+    for (const Flow* flow : {&link.up, &link.down}) {
+      const int from = flow == &link.up ? 0 : 1;
+      if (stall_) continue;
+      if (flow->blocked) {
+        ends[1 - from].events |= POLLOUT;
+      } else if (!flow->line.empty()) {
+        *wait = std::min(*wait, flow->line.front().due - now);
+      }
+      if (flow->ended) continue;
+      const absl::Duration full = RoomAt(*flow) - now;
+      if (full <= absl::ZeroDuration()) {
+        ends[from].events |= POLLIN;
+      } else {
+        *wait = std::min(*wait, full);
       }
     }
-    while (!queue.empty() && queue.front().first <= clock->Now()) {
-      if (!SendAll(to, queue.front().second)) {
-        link->closed = true;
-        break;
-      }
-      queued -= queue.front().second.size();
-      queue.pop_front();
+    for (pollfd& end : ends) {
+      // poll reports a hang-up even when nothing is asked for.
+      if (end.events == 0) end.fd = -1;
+      polled->push_back(end);
+    }
+    if (forget_after_ > absl::ZeroDuration() && !link.lost) {
+      *wait = std::min(*wait, link.last_byte + forget_after_ - now);
     }
   }
-  link->closed = true;
-  MutexLock lock(&mu_);
-  if (--link->open_ends > 0) return;
-  for (const int fd : {link->client, link->server}) {
-    ResetOnClose(fd);
-    ::close(fd);
+  *wait = std::max(*wait, absl::ZeroDuration());
+}
+
+size_t DelayingProxy::PieceBytes() const {
+  if (rate_ == 0) return kMaxPiece / 4;
+  return std::clamp(rate_ / kTurnsPerSecond, kMinPiece, kMaxPiece);
+}
+
+Instant DelayingProxy::RoomAt(const Flow& flow) const {
+  constexpr Instant kNotByTime = absl::InfiniteDuration();
+  if (rate_ == 0) {
+    const uint64_t limit =
+        delay_ > absl::ZeroDuration() ? kLongLine : kShortLine;
+    return flow.held < limit ? Instant() : kNotByTime;
   }
-  link->gone = true;
-  changed_.SignalAll();
+  const double rate = static_cast<double>(rate_);
+  const double on_the_way = rate * absl::ToDoubleSeconds(delay_);
+  // More than the line can hold: the receiver does not keep up.
+  if (static_cast<double>(flow.held) >
+      on_the_way + static_cast<double>(queue_ + PieceBytes())) {
+    return kNotByTime;
+  }
+  return flow.lane->free_at - absl::Seconds(static_cast<double>(queue_) / rate);
+}
+
+void DelayingProxy::Move(Link* link, Flow* flow, Instant now) {
+  if (flow->readable && RoomAt(*flow) <= now && !TakeIn(link, flow, now)) {
+    link->over = true;
+  }
+  flow->readable = false;
+  if (!link->over && !PassOn(flow, now)) link->over = true;
+  if (flow->ended && flow->line.empty()) link->over = true;
+}
+
+bool DelayingProxy::TakeIn(Link* link, Flow* flow, Instant now) {
+  std::string bytes(PieceBytes(), '\0');
+  const ssize_t n =
+      ::recv(flow->from, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN;
+  if (n == 0) {
+    flow->ended = true;
+    return true;
+  }
+  bytes.resize(static_cast<size_t>(n));
+  link->last_byte = now;
+  flow->lane->bytes += bytes.size();
+  flow->carried += bytes.size();
+  if (cut_every_ > 0 && flow->carried >= cut_every_) {
+    ++cuts_;
+    return false;
+  }
+  if (black_hole_) link->lost = true;
+  if (flow->lane == &up_) Damage(&bytes);
+  Instant& free_at = flow->lane->free_at;
+  free_at = std::max(free_at, now);
+  if (rate_ > 0) {
+    free_at +=
+        absl::Seconds(static_cast<double>(n) / static_cast<double>(rate_));
+  }
+  if (link->lost) return true;
+  flow->held += bytes.size();
+  flow->line.push_back({free_at + delay_, std::move(bytes)});
+  return true;
+}
+
+bool DelayingProxy::PassOn(Flow* flow, Instant now) {
+  while (!flow->blocked && !flow->line.empty() &&
+         flow->line.front().due <= now) {
+    const std::string& bytes = flow->line.front().bytes;
+    const ssize_t n =
+        ::send(flow->to, bytes.data() + flow->sent, bytes.size() - flow->sent,
+               MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+      flow->blocked = errno == EAGAIN;
+      if (!flow->blocked) return false;
+      continue;
+    }
+    flow->sent += static_cast<size_t>(n);
+    flow->held -= static_cast<uint64_t>(n);
+    if (flow->sent < bytes.size()) continue;
+    flow->line.pop_front();
+    flow->sent = 0;
+  }
+  return true;
+}
+
+void DelayingProxy::Damage(std::string* bytes) {
+  if (marker_.empty() || corrupted_) return;
+  const size_t at = bytes->find(marker_);
+  if (at == std::string::npos || at + marker_.size() >= bytes->size()) return;
+  (*bytes)[at + marker_.size()] ^= 1;
+  corrupted_ = true;
 }
 
 void DelayingProxy::SetDelay(absl::Duration one_way) {
@@ -230,24 +322,36 @@ void DelayingProxy::SetDelay(absl::Duration one_way) {
 void DelayingProxy::SetRate(uint64_t bytes_per_second) {
   MutexLock lock(&mu_);
   rate_ = bytes_per_second;
+  Wake();
 }
-void DelayingProxy::CutEvery(uint64_t bytes_up) {
+void DelayingProxy::SetQueue(uint64_t bytes) {
   MutexLock lock(&mu_);
-  cut_every_ = bytes_up;
+  queue_ = bytes;
+  Wake();
+}
+void DelayingProxy::CutEvery(uint64_t bytes) {
+  MutexLock lock(&mu_);
+  cut_every_ = bytes;
 }
 void DelayingProxy::CutAll() {
   MutexLock lock(&mu_);
-  // Those that come meanwhile are left alone.
-  std::vector<Link*> links;
-  for (auto& link : links_) links.push_back(link.get());
-  for (Link* link : links) link->closed = true;
-  for (Link* link : links) {
-    while (!link->gone) changed_.Wait(&mu_);
-  }
+  cut_all_ = true;
+  Wake();
+  while (cut_all_) changed_.Wait(&mu_);
+}
+void DelayingProxy::Stall(bool on) {
+  MutexLock lock(&mu_);
+  stall_ = on;
+  Wake();
 }
 void DelayingProxy::SetBlackHole(bool on) {
   MutexLock lock(&mu_);
   black_hole_ = on;
+}
+void DelayingProxy::ForgetIdle(absl::Duration after) {
+  MutexLock lock(&mu_);
+  forget_after_ = after;
+  Wake();
 }
 void DelayingProxy::Refuse(bool on) {
   MutexLock lock(&mu_);
@@ -270,23 +374,27 @@ bool DelayingProxy::WaitFor(const uint64_t& counter, uint64_t bytes,
 }
 bool DelayingProxy::WaitForBytesUp(uint64_t bytes, absl::Duration timeout) {
   MutexLock lock(&mu_);
-  return WaitFor(bytes_up_, bytes, timeout);
+  return WaitFor(up_.bytes, bytes, timeout);
 }
 bool DelayingProxy::WaitForBytesDown(uint64_t bytes, absl::Duration timeout) {
   MutexLock lock(&mu_);
-  return WaitFor(bytes_down_, bytes, timeout);
+  return WaitFor(down_.bytes, bytes, timeout);
 }
 uint64_t DelayingProxy::bytes_up() const {
   MutexLock lock(&mu_);
-  return bytes_up_;
+  return up_.bytes;
 }
 uint64_t DelayingProxy::bytes_down() const {
   MutexLock lock(&mu_);
-  return bytes_down_;
+  return down_.bytes;
 }
 int DelayingProxy::connections() const {
   MutexLock lock(&mu_);
   return connections_;
+}
+int DelayingProxy::cuts() const {
+  MutexLock lock(&mu_);
+  return cuts_;
 }
 bool DelayingProxy::corrupted() const {
   MutexLock lock(&mu_);

@@ -1,7 +1,8 @@
 """Processes that are killed with SIGKILL and started again: the run goes on,
 and where no deadline decides it ends with the theta of an undisturbed run.
 
-DILOCO_E2E_KILLS sets how often a process is killed (default 6)."""
+DILOCO_E2E_KILLS sets how often a process is killed (default 6), and
+DILOCO_E2E_SEED at which moments."""
 import os
 import random
 import time
@@ -10,6 +11,7 @@ import unittest
 import harness
 
 KILLS = int(os.environ.get("DILOCO_E2E_KILLS", "6"))
+SEED = int(os.environ.get("DILOCO_E2E_SEED", "11"))
 ROUNDS = 12 + 5 * KILLS
 
 
@@ -37,7 +39,7 @@ class Crash(unittest.TestCase):
             self):
         with harness.Cluster(rounds=ROUNDS) as cluster:
             cluster.start_all()
-            self.kill_at_random(cluster, 11, lambda: cluster.coordinator,
+            self.kill_at_random(cluster, SEED, lambda: cluster.coordinator,
                                 cluster.start_coordinator)
             self.assertEqual(cluster.finish(), self.undisturbed)
             self.assertGreaterEqual(
@@ -47,7 +49,7 @@ class Crash(unittest.TestCase):
             self):
         with harness.Cluster(rounds=ROUNDS) as cluster:
             cluster.start_all()
-            self.kill_at_random(cluster, 12, lambda: cluster.workers[1],
+            self.kill_at_random(cluster, SEED + 1, lambda: cluster.workers[1],
                                 lambda: cluster.start_worker(1))
             self.assertEqual(cluster.finish(), self.undisturbed)
 

@@ -4,6 +4,7 @@ import signal
 import unittest
 
 import harness
+import journal
 import proxy
 
 MIB = 1 << 20
@@ -74,28 +75,17 @@ class Network(unittest.TestCase):
                     if worker["name"] == "worker-2")
 
     def check_journal(self, cluster):
-        """The divisor is always what was accepted, and nothing counts twice."""
-        tokens = 0
-        published = {}
-        without = 0
-        for event in cluster.events():
-            record = event["record"]
-            if "round_closed" in record:
-                closed = record["round_closed"]
-                names = [member["worker"] for member in closed["members"]]
-                self.assertEqual(names, sorted(set(names)))
-                tokens += sum(int(member["tokens"])
-                              for member in closed["members"])
-                published[int(closed["round"])] = tokens
-                for name in closed["missing"]:
-                    self.assertEqual(name, "worker-2")
-                    self.assertIn("worker-2", closed["reason"])
-                without += "worker-2" not in names
-            elif "version_published" in record:
-                version = record["version_published"]
-                self.assertEqual(int(version["folded_tokens"]),
-                                 published[int(version["round"])])
-        self.assertGreaterEqual(without, 4)
+        """Nothing counts twice, and only worker-2 was ever missing."""
+        journal.check(self, cluster)
+        closed = journal.closed_rounds(cluster)
+        for one in closed:
+            for name in one["missing"]:
+                self.assertEqual(name, "worker-2")
+                self.assertIn("worker-2", one["reason"])
+        without = [one for one in closed
+                   if all(member["worker"] != "worker-2"
+                          for member in one["members"])]
+        self.assertGreaterEqual(len(without), 4)
 
 
 if __name__ == "__main__":

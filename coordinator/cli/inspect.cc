@@ -107,7 +107,9 @@ void PrintText(RunArchive& archive) {
       ToHex(state.lineage), ", epoch ", state.epoch, "\n  settings  ",
       state.settings_digest.Short(), "\n  journal   ",
       archive.journal().records, " records, ",
-      FormatBytes(static_cast<double>(archive.journal().good_bytes)));
+      FormatBytes(static_cast<double>(archive.journal().good_bytes)), " in ",
+      archive.journal().segments.size(),
+      archive.journal().segments.size() == 1 ? " segment" : " segments");
   if (archive.journal().tail_bytes > 0) {
     absl::StrAppend(&text, ", then a torn tail of ",
                     archive.journal().tail_bytes, " bytes");
@@ -151,6 +153,7 @@ void PrintJson(RunArchive& archive) {
   json["paused"] = state.paused;
   json["folded_tokens"] = state.folded_tokens;
   json["journal"] = {{"records", archive.journal().records},
+                     {"segments", archive.journal().segments.size()},
                      {"bytes", archive.journal().good_bytes},
                      {"tail_bytes", archive.journal().tail_bytes}};
   json["fragments"] = nlohmann::ordered_json::array();
@@ -183,13 +186,14 @@ absl::Status PrintRecord(const Journal::Record& record, bool as_json) {
   if (as_json) {
     nlohmann::ordered_json json;
     json["sequence"] = record.sequence;
+    json["segment"] = record.segment;
     json["offset"] = record.offset;
     json["record"] = MessageToJson(message);
     std::printf("%s\n", JsonLine(json).c_str());
     return absl::OkStatus();
   }
-  std::printf("%6lu  at %-9lu %-18s %s\n",
-              static_cast<unsigned long>(record.sequence),
+  std::printf("%6lu  at %u:%-9lu %-18s %s\n",
+              static_cast<unsigned long>(record.sequence), record.segment,
               static_cast<unsigned long>(record.offset),
               FactTypeName(record.type).c_str(), EventText(message).c_str());
   return absl::OkStatus();
@@ -199,7 +203,7 @@ absl::Status RunInspect(const Invocation& invocation) {
   FileSystem* const fs = FileSystem::Posix();
   const std::string& dir = invocation.positional[0];
   if (invocation.Has("records")) {
-    return Journal::Scan(fs, JoinPath(dir, kJournalName),
+    return Journal::Scan(fs, dir,
                          [&](const Journal::Record& record) {
                            return PrintRecord(record, invocation.json);
                          })

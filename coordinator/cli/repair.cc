@@ -21,6 +21,7 @@ absl::Status RunRepair(const Invocation& invocation) {
                    TruncateTail(FileSystem::Posix(), invocation.positional[0]));
   if (invocation.json) {
     nlohmann::ordered_json json;
+    json["file"] = tail.file;
     json["offset"] = tail.offset;
     json["bytes"] = tail.bytes;
     json["copy"] = tail.copy;
@@ -28,8 +29,8 @@ absl::Status RunRepair(const Invocation& invocation) {
   } else if (tail.bytes == 0) {
     std::printf("the journal is whole, nothing was changed\n");
   } else {
-    std::printf("cut %lu bytes at offset %lu, kept in %s\n",
-                static_cast<unsigned long>(tail.bytes),
+    std::printf("cut %lu bytes of %s at offset %lu, kept in %s\n",
+                static_cast<unsigned long>(tail.bytes), tail.file.c_str(),
                 static_cast<unsigned long>(tail.offset), tail.copy.c_str());
   }
   return absl::OkStatus();

@@ -31,14 +31,17 @@ absl::Status RunVerify(const Invocation& invocation) {
       const std::unique_ptr<RunArchive> archive,
       RunArchive::Read(FileSystem::Posix(), invocation.positional[0]));
   const Journal::Scanned& journal = archive->journal();
-  PrintFinding({Finding::Kind::kGood,
-                absl::StrCat("journal, ", journal.records, " records",
-                             journal.tail_bytes == 0
-                                 ? ""
-                                 : absl::StrCat(", and a torn tail of ",
-                                                journal.tail_bytes,
-                                                " bytes that a start drops"))},
-               invocation.json);
+  PrintFinding(
+      {Finding::Kind::kGood,
+       absl::StrCat(
+           "journal, ", journal.records, " records in ",
+           journal.segments.size(),
+           journal.segments.size() == 1 ? " segment" : " segments",
+           journal.tail_bytes == 0
+               ? ""
+               : absl::StrCat(", and a torn tail of ", journal.tail_bytes,
+                              " bytes that a start drops"))},
+      invocation.json);
   int problems = 0;
   const bool good = VerifyRun(*archive, [&](const Finding& finding) {
     if (finding.kind == Finding::Kind::kProblem) ++problems;

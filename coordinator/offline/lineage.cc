@@ -19,10 +19,10 @@ namespace {
 
 absl::Status AppendToJournal(FileSystem* fs, const std::string& state_dir,
                              const Fact& fact) {
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Journal> journal,
-      Journal::Open(fs, JoinPath(state_dir, kJournalName),
-                    [](const Journal::Record&) { return absl::OkStatus(); }));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Journal> journal,
+                   Journal::Open(fs, state_dir, [](const Journal::Record&) {
+                     return absl::OkStatus();
+                   }));
   const EncodedFact encoded = EncodeFact(fact);
   journal->Append(encoded.type, encoded.payload);
   return journal->Commit();

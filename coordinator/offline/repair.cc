@@ -11,20 +11,23 @@ namespace diloco {
 
 absl::StatusOr<TruncatedTail> TruncateTail(FileSystem* fs,
                                            const std::string& state_dir) {
-  const std::string path = JoinPath(state_dir, kJournalName);
-  if (!fs->Exists(path)) {
+  // Before the lock, which makes a file.
+  const std::string first = JoinPath(state_dir, SegmentName(1));
+  if (!fs->Exists(first)) {
     return absl::NotFoundError(
-        absl::StrCat(path, " does not exist: no state directory"));
+        absl::StrCat(first, " does not exist: no state directory"));
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock,
                    fs->Lock(JoinPath(state_dir, kLockName)));
   ASSIGN_OR_RETURN(
       const Journal::Scanned scanned,
-      Journal::Scan(fs, path, [](const Journal::Record&) -> absl::Status {
+      Journal::Scan(fs, state_dir, [](const Journal::Record&) -> absl::Status {
         return absl::OkStatus();
       }));
+  const std::string path = JoinPath(state_dir, scanned.segments.back().name);
   TruncatedTail tail;
-  tail.offset = scanned.good_bytes;
+  tail.file = path;
+  tail.offset = scanned.segments.back().good_bytes;
   tail.bytes = scanned.tail_bytes;
   if (tail.bytes == 0) return tail;
   ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,

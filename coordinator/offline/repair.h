@@ -11,6 +11,7 @@
 namespace diloco {
 
 struct TruncatedTail {
+  std::string file;  // The journal's newest segment.
   uint64_t offset = 0;
   uint64_t bytes = 0;  // 0: there was no tail, and nothing was changed.
   std::string copy;    // Where the bytes are kept.

@@ -16,26 +16,17 @@ RunArchive::RunArchive(FileSystem* fs, std::string dir)
       versions_(fs, dir_),
       spools_(fs, JoinPath(dir_, kSpoolDir)) {}
 
-std::string RunArchive::journal_path() const {
-  return JoinPath(dir_, kJournalName);
-}
-
 absl::StatusOr<std::unique_ptr<RunArchive>> RunArchive::Read(FileSystem* fs,
                                                              std::string dir) {
   std::unique_ptr<RunArchive> archive(new RunArchive(fs, std::move(dir)));
-  const std::string path = archive->journal_path();
-  if (!fs->Exists(path)) {
-    return absl::NotFoundError(
-        absl::StrCat(path, " does not exist: ", archive->dir_,
-                     " is no state directory (state.dir of the run file)"));
-  }
-  ASSIGN_OR_RETURN(archive->journal_,
-                   Journal::Scan(fs, path, [&](const Journal::Record& record) {
-                     return archive->Take(record);
-                   }));
+  ASSIGN_OR_RETURN(
+      archive->journal_,
+      Journal::Scan(fs, archive->dir_, [&](const Journal::Record& record) {
+        return archive->Take(record);
+      }));
   if (archive->journal_.records == 0) {
     return absl::DataLossError(
-        absl::StrCat(path,
+        absl::StrCat("the journal in ", archive->dir_,
                      " has no record: the run was never created, or the "
                      "journal is lost"));
   }

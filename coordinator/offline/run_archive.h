@@ -47,7 +47,6 @@ class RunArchive {
 
   FileSystem* fs() const { return fs_; }
   const std::string& dir() const { return dir_; }
-  std::string journal_path() const;
   const Journal::Scanned& journal() const { return journal_; }
   const RunCreated& created() const { return created_; }
   const State& state() const { return state_; }

@@ -10,6 +10,7 @@
 #include "coordinator/offline/copy.h"
 #include "coordinator/offline/run_archive.h"
 #include "coordinator/offline/verify.h"
+#include "coordinator/store/journal_format.h"
 #include "coordinator/store/state_dir.h"
 
 namespace diloco {
@@ -24,7 +25,13 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
                    RunArchive::Read(fs, state_dir));
   // The mark comes first: a copy that was cut short is no state directory.
   if (!mark.empty()) RETURN_IF_ERROR(copy.Write(kBackupMark, mark));
-  RETURN_IF_ERROR(copy.File(kJournalName, archive->journal().good_bytes));
+  for (const Journal::Segment& segment : archive->journal().segments) {
+    RETURN_IF_ERROR(copy.File(segment.name, segment.good_bytes));
+  }
+  // Its own: the run may have begun another segment meanwhile.
+  RETURN_IF_ERROR(
+      copy.Write(kJournalHead, EncodeJournalHead(static_cast<uint32_t>(
+                                   archive->journal().segments.size()))));
   for (const char* file : {kSettingsFile, kRunFileSettings}) {
     if (!fs->Exists(JoinPath(state_dir, file))) continue;
     RETURN_IF_ERROR(copy.File(file, std::nullopt));

@@ -33,6 +33,7 @@
 #include "common/tensor/layout.h"
 #include "coordinator/core/machine.h"
 #include "coordinator/runtime/settings.h"
+#include "coordinator/store/journal.h"
 #include "coordinator/store/version_store.h"
 
 namespace diloco {
@@ -196,6 +197,9 @@ struct CoordinatorOptions {
   uint64_t image_every = 8;  // Versions between images.
   int keep_images = 5;
   uint64_t keep_every = 50;  // Versions whose images stay for good; 0: none.
+  // With less left on the disk no round opens, and older images go first.
+  uint64_t keep_free_bytes = 0;
+  uint64_t journal_segment_bytes = Journal::kSegmentBytes;
   int max_parallel_uploads = 8;
   // Fills theta(0); called once, for a new state directory.
   std::function<absl::Status(absl::Span<float>)> initial_theta;

@@ -20,6 +20,7 @@
 #include "coordinator/runtime/sequencer.h"
 #include "coordinator/runtime/settings.h"
 #include "coordinator/runtime/upload_table.h"
+#include "coordinator/store/unknown_files.h"
 
 namespace diloco {
 
@@ -100,8 +101,10 @@ class CoordinatorImpl final : public Coordinator {
       const State& state);
   absl::Status AcceptEdits(const std::optional<SettingsEvent>& edits);
   absl::Status CreateRun(Journal& journal, State& state);
-  // A directory with work of a run but without a journal has lost it.
-  absl::Status CheckNotLost() const;
+  // A directory with work that the journal cannot have led to has lost its end,
+  // or all of it.
+  absl::Status CheckNotLost(bool fresh) const;
+  void LearnKnownFiles(const Fact& fact);
   absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);
 
   bool IsPast(const std::string& lineage) const;
@@ -161,6 +164,7 @@ class CoordinatorImpl final : public Coordinator {
   Instant started_at_;
   std::unique_ptr<FileLock> lock_;
   std::string seen_run_file_;  // Its settings at the last start.
+  std::map<uint32_t, KnownFiles> known_files_;  // By fragment.
   Fencing fencing_;
   std::vector<std::string> past_lineages_;  // That this run went on from.
   std::optional<FileRef> eval_shard_;

@@ -1,5 +1,6 @@
 // Start of a coordinator: lock, journal, images, and the new epoch.
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -10,6 +11,7 @@
 #include "coordinator/runtime/coordinator_impl.h"
 #include "coordinator/store/fact_codec.h"
 #include "coordinator/store/state_dir.h"
+#include "coordinator/store/unknown_files.h"
 
 namespace diloco {
 namespace {
@@ -132,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
     State& state) {
   absl::Status refused;
   absl::StatusOr<std::unique_ptr<Journal>> journal = Journal::Open(
-      options_.fs, JoinPath(options_.state_dir, kJournalName),
+      options_.fs, options_.state_dir,
       [&](const Journal::Record& record) -> absl::Status {
         ASSIGN_OR_RETURN(const Fact fact,
                          DecodeFact(record.type, record.payload));
@@ -142,32 +144,47 @@ absl::StatusOr<std::unique_ptr<Journal>> CoordinatorImpl::ReplayJournal(
         RETURN_IF_ERROR(refused);
         versions_.Learn(fact);
         engine_->Learn(fact);
+        LearnKnownFiles(fact);
         EventReport event{record.sequence, std::nullopt, fact, std::nullopt};
         if (TellsStatus(state, fact)) event.status = ReplayedStatus(state);
         events_.Add(std::move(event));
         return absl::OkStatus();
-      });
+      },
+      options_.journal_segment_bytes);
   // Nothing is wrong with the record that the journal would name.
   if (!refused.ok()) return refused;
   return journal;
 }
 
-absl::Status CoordinatorImpl::CheckNotLost() const {
-  for (const char* name : {kBlobDir, kImageDir, kSpoolDir}) {
-    const std::string dir = JoinPath(options_.state_dir, name);
-    if (!options_.fs->Exists(dir)) continue;
-    ASSIGN_OR_RETURN(const std::vector<std::string> files,
-                     options_.fs->List(dir));
-    for (const std::string& file : files) {
-      // Images of version 0 are written before the journal's first record.
-      if (absl::StrContains(file, "-v000000.")) continue;
-      return absl::DataLossError(absl::StrCat(
-          JoinPath(dir, file), " is there, but ", kJournalName,
-          " is missing or empty: restore it from a backup, or point state.dir "
-          "to another directory to start a new run"));
+void CoordinatorImpl::LearnKnownFiles(const Fact& fact) {
+  if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
+    known_files_[opened->fragment].round = opened->round;
+  } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
+    // A rollback leaves the files of versions that it undid. A fold has its
+    // files on disk before the journal tells of it.
+    uint64_t& version = known_files_[published->fragment].version;
+    version = std::max(version, published->version + 1);
+  } else if (const auto* created = std::get_if<RunCreated>(&fact)) {
+    for (uint32_t f = 0; f < created->fragments.size(); ++f) {
+      known_files_[f].version = 1;
     }
   }
-  return absl::OkStatus();
+}
+
+absl::Status CoordinatorImpl::CheckNotLost(bool fresh) const {
+  ASSIGN_OR_RETURN(
+      const std::optional<std::string> unknown,
+      FindUnknownFile(options_.fs, options_.state_dir, known_files_));
+  if (!unknown.has_value()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      *unknown, " is there, but ",
+      fresh ? absl::StrCat(SegmentName(1), " is missing or empty")
+            : "the journal ends before what led to it: its newest records, or "
+              "its newest file, are gone",
+      ": restore the journal from a backup",
+      fresh ? ", or point state.dir to another directory to start a new run"
+            : ", or make a state directory of what is left with dilococtl "
+              "restore"));
 }
 
 absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {
@@ -235,8 +252,8 @@ absl::Status CoordinatorImpl::Recover() {
   ASSIGN_OR_RETURN(std::unique_ptr<Journal> journal, ReplayJournal(state));
   const bool fresh = journal->last_sequence() == 0;
   std::optional<SettingsEvent> edits;
+  RETURN_IF_ERROR(CheckNotLost(fresh));
   if (fresh) {
-    RETURN_IF_ERROR(CheckNotLost());
     RETURN_IF_ERROR(CreateRun(*journal, state));
   } else {
     ASSIGN_OR_RETURN(edits, RecoverSettings(state));

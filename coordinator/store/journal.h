@@ -1,10 +1,8 @@
-// The journal file: an append-only sequence of checksummed records. Knows
-// nothing about facts. Grammar in coordinator/store/README.md:
-//   file   = "DILOJRNL" u32 format=1 u32 crc32c(first 12 bytes) record*
-//   record = u32 payload_bytes  u32 type  u64 sequence  u32 crc32c(the 16 bytes
-//            before, payload)  payload  zero padding to a multiple of 8
+// The journal: an append-only sequence of checksummed records in segment files
+// journal-000001.log, journal-000002.log, ... of one directory. Knows nothing
+// about facts. Grammar in coordinator/store/README.md.
 //
-//   ASSIGN_OR_RETURN(auto journal, Journal::Open(fs, path, visit));
+//   ASSIGN_OR_RETURN(auto journal, Journal::Open(fs, "state", visit));
 //   uint64_t seq = journal->Append(type, payload);   // buffered
 //   RETURN_IF_ERROR(journal->Commit());               // written and fsynced
 #ifndef COORDINATOR_STORE_JOURNAL_H_
@@ -14,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -28,29 +27,46 @@ class Journal {
     uint32_t type = 0;
     uint64_t sequence = 0;  // From 1, without gaps.
     absl::string_view payload;
-    uint64_t offset = 0;  // Of the record in the file.
+    uint32_t segment = 0;
+    uint64_t offset = 0;  // Of the record in the segment.
   };
   // `record` is valid during the call only.
   using Visitor = std::function<absl::Status(const Record&)>;
 
-  // Opens the file, or creates it with its directory, and visits every record.
-  // A torn or zero tail is cut with a warning that gives offset and bytes. A
-  // bad record with a good one behind it, a gap in the sequence, a foreign or
-  // newer format: DATA_LOSS or FAILED_PRECONDITION with file, offset and record
-  // number; nothing is changed.
-  static absl::StatusOr<std::unique_ptr<Journal>> Open(FileSystem* fs,
-                                                       const std::string& path,
-                                                       const Visitor& visit);
+  // The next commit after a segment has this size begins another one.
+  static constexpr uint64_t kSegmentBytes = 64ull << 20;
+
+  // Opens the journal of `dir`, or creates both, and visits every record. A
+  // torn or zero tail of the newest segment is cut with a warning that gives
+  // offset and bytes; a journal of format 1 becomes one of the format of today.
+  // A bad record with a good one behind it, a gap in the sequence, a segment
+  // that is missing, empty or of another journal, a foreign or newer format:
+  // DATA_LOSS or FAILED_PRECONDITION with file, offset and record number;
+  // nothing is changed.
+  static absl::StatusOr<std::unique_ptr<Journal>> Open(
+      FileSystem* fs, const std::string& dir, const Visitor& visit,
+      uint64_t segment_bytes = kSegmentBytes);
   virtual ~Journal() = default;
 
-  // Visits every record without changing anything: for offline tools. Errors as
-  // Open's; a torn tail is no error.
+  struct Segment {
+    std::string name;  // In the directory.
+    uint32_t number = 0;
+    uint32_t format = 0;
+    uint64_t header_bytes = 0;
+    uint64_t good_bytes = 0;  // Header and whole records.
+  };
   struct Scanned {
     uint64_t records = 0;
-    uint64_t good_bytes = 0;  // Header and whole records.
-    uint64_t tail_bytes = 0;  // Torn or zero behind them.
+    uint64_t good_bytes = 0;  // Of all segments.
+    uint64_t tail_bytes = 0;  // Torn or zero, behind those of the newest.
+    uint32_t chain = 0;       // Of all records.
+    uint32_t head = 0;        // The newest segment that was begun; 0: unsaid.
+    std::vector<Segment> segments;
   };
-  static absl::StatusOr<Scanned> Scan(FileSystem* fs, const std::string& path,
+  // Visits every record without changing anything, also while a coordinator
+  // appends: for offline tools. Errors as Open's; NOT_FOUND when there is no
+  // journal; a torn tail is no error.
+  static absl::StatusOr<Scanned> Scan(FileSystem* fs, const std::string& dir,
                                       const Visitor& visit);
 
   // Buffers a record; its sequence number.

@@ -2,9 +2,18 @@
 #ifndef COORDINATOR_STORE_STATE_DIR_H_
 #define COORDINATOR_STORE_STATE_DIR_H_
 
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_format.h"
+
 namespace diloco {
 
-inline constexpr char kJournalName[] = "journal-000001.log";
+// A segment of the journal, from 1 on, and which is the newest.
+inline std::string SegmentName(uint32_t number) {
+  return absl::StrFormat("journal-%06d.log", number);
+}
+inline constexpr char kJournalHead[] = "journal.head";
 inline constexpr char kLockName[] = "LOCK";
 // Settings in words: those of the run's creation, and those of the run file at
 // the last start.

@@ -150,6 +150,7 @@ CoordinatorOptions Simulation::MakeCoordinatorOptions(
   options.image_every = 4;
   options.keep_images = 2;
   options.keep_every = 0;
+  options.journal_segment_bytes = 8 << 10;
   options.initial_theta = [this](absl::Span<float> theta) {
     std::copy(initial_.begin(), initial_.end(), theta.begin());
     return absl::OkStatus();
@@ -246,16 +247,15 @@ void Simulation::EndCoordinator(bool power_cut, uint64_t keep,
 // Everything that the journal holds at a start, against what was seen.
 void Simulation::CheckJournal() {
   uint64_t last = 0;
-  const absl::StatusOr<Journal::Scanned> scanned =
-      Journal::Scan(&coordinator_fs_, JoinPath(kStateDir, kJournalName),
-                    [&](const Journal::Record& record) {
-                      const absl::StatusOr<Fact> fact =
-                          DecodeFact(record.type, record.payload);
-                      if (!fact.ok()) return fact.status();
-                      last = record.sequence;
-                      oracle_->Durable(record.sequence, *fact, world_.Now());
-                      return absl::OkStatus();
-                    });
+  const absl::StatusOr<Journal::Scanned> scanned = Journal::Scan(
+      &coordinator_fs_, kStateDir, [&](const Journal::Record& record) {
+        const absl::StatusOr<Fact> fact =
+            DecodeFact(record.type, record.payload);
+        if (!fact.ok()) return fact.status();
+        last = record.sequence;
+        oracle_->Durable(record.sequence, *fact, world_.Now());
+        return absl::OkStatus();
+      });
   if (!scanned.ok()) {
     oracle_->Break(absl::StrCat("the journal cannot be read: ",
                                 std::string(scanned.status().message())));

@@ -25,7 +25,7 @@ void GoOn(TestRun& run, const Fencing& before, uint64_t version) {
 }
 
 TEST_CASE("a run goes on from the version it was rolled back to") {
-  OfflineRun offline;
+  OfflineRun offline(/*segment_bytes=*/1000);
   TestRun& run = offline.run;
   const Fencing before = run.coordinator->fencing();
   CHECK(RollBack(&run.fs, kStateDir, 3, kLineage).status().code() ==
@@ -118,7 +118,7 @@ TEST_CASE("what belongs to the lineage before is told to join again") {
 }
 
 TEST_CASE("a rollback that ends anywhere is done or not done") {
-  OfflineRun offline;
+  OfflineRun offline(/*segment_bytes=*/1000);
   TestRun& run = offline.run;
   run.End();
   const int before = run.fs.mutations();
@@ -150,7 +150,7 @@ TEST_CASE("a rollback that ends anywhere is done or not done") {
 }
 
 TEST_CASE("a restored backup goes on in a lineage of its own") {
-  OfflineRun offline;
+  OfflineRun offline(/*segment_bytes=*/1000);
   TestRun& run = offline.run;
   const Fencing before = run.coordinator->fencing();
   // One of two updates of round 6 is in.

@@ -17,8 +17,10 @@ inline void IgnoreProgress(uint64_t) {}
 
 // Two workers, an image every other version, five versions.
 struct OfflineRun {
-  OfflineRun() : run(2) {
+  explicit OfflineRun(uint64_t segment_bytes = Journal::kSegmentBytes)
+      : run(2) {
     run.options.image_every = 2;
+    run.options.journal_segment_bytes = segment_bytes;
     REQUIRE(run.Start().ok());
     run.JoinAll();
     for (uint64_t version = 1; version <= 5; ++version) {

@@ -12,7 +12,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-constexpr char kJournalPath[] = "state/journal-000001.log";
+constexpr uint64_t kSmallSegments = 1000;
 
 TEST_CASE("the archive tells the rounds of a run while it runs") {
   OfflineRun offline;
@@ -77,40 +77,42 @@ TEST_CASE("verify names the file that is damaged or gone") {
 }
 
 TEST_CASE("C7.2 repair drops what recovery would drop, and keeps a copy") {
-  OfflineRun offline;
+  OfflineRun offline(GENERATE(kSmallSegments, Journal::kSegmentBytes));
   TestRun& run = offline.run;
   CHECK(TruncateTail(&run.fs, kStateDir).status().code() ==
         Code::kFailedPrecondition);  // Its coordinator runs.
   run.End();
-  const std::string journal = ReadFile(&run.fs, kJournalPath).value();
+  const std::string path = run.FilesWith("journal-").back();
+  const std::string journal = ReadFile(&run.fs, path).value();
   SECTION("nothing to do") {
     REQUIRE(TruncateTail(&run.fs, kStateDir)->bytes == 0);
   }
   SECTION("a torn tail") {
     const std::string tail = "half a record";
-    REQUIRE(WriteFileAtomic(&run.fs, kJournalPath, journal + tail).ok());
+    REQUIRE(WriteFileAtomic(&run.fs, path, journal + tail).ok());
     const auto repaired = TruncateTail(&run.fs, kStateDir);
     INFO(repaired.status());
     REQUIRE(repaired.ok());
+    CHECK(repaired->file == path);
     CHECK(repaired->offset == journal.size());
     CHECK(ReadFile(&run.fs, repaired->copy).value() == tail);
   }
   SECTION("damage before good records is not for this") {
-    run.fs.FlipBit(kJournalPath, journal.size() / 2, 1);
-    const std::string damaged = ReadFile(&run.fs, kJournalPath).value();
+    run.fs.FlipBit(path, journal.size() / 2, 1);
+    const std::string damaged = ReadFile(&run.fs, path).value();
     const absl::Status status = TruncateTail(&run.fs, kStateDir).status();
     INFO(status);
     CHECK(status.code() == Code::kDataLoss);
-    CHECK(ReadFile(&run.fs, kJournalPath).value() == damaged);
-    run.fs.FlipBit(kJournalPath, journal.size() / 2, 1);
+    CHECK(ReadFile(&run.fs, path).value() == damaged);
+    run.fs.FlipBit(path, journal.size() / 2, 1);
   }
-  CHECK(ReadFile(&run.fs, kJournalPath).value() == journal);
+  CHECK(ReadFile(&run.fs, path).value() == journal);
   REQUIRE(run.Start().ok());
   CHECK(run.digest() == offline.digests.back());
 }
 
 TEST_CASE("a backup of a run that goes on is consistent and no run itself") {
-  OfflineRun offline;
+  OfflineRun offline(kSmallSegments);
   TestRun& run = offline.run;
   const auto result = BackUp(&run.fs, kStateDir, "copy", IgnoreProgress);
   INFO(result.status());

@@ -2,6 +2,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "coordinator/store/fact_codec.h"
+#include "coordinator/store/journal_format.h"
 #include "tests/component/coordinator/test_run.h"
 #include "tests/support/catch.h"
 #include "tests/support/sample_update.h"
@@ -62,8 +64,11 @@ struct Ended {
 
 TEST_CASE("C7.1 a process that ends anywhere loses and repeats nothing") {
   const bool power_cut = GENERATE(false, true);
+  constexpr uint64_t kSegmentBytes = 400;
   TestRun calm(2);
+  calm.options.journal_segment_bytes = kSegmentBytes;
   REQUIRE(Drive(calm, 2).ok());
+  REQUIRE(calm.FilesWith("journal-000003.log").size() == 1);
   const Digest expected = calm.digest();
   const int steps = calm.fs.mutations();
   REQUIRE(steps > 50);
@@ -71,6 +76,7 @@ TEST_CASE("C7.1 a process that ends anywhere loses and repeats nothing") {
     INFO("ended at step " << step << " of " << steps << ", power cut "
                           << power_cut);
     TestRun run(2);
+    run.options.journal_segment_bytes = kSegmentBytes;
     run.fs.StopAfter(step);
     const absl::Status first = Drive(run, 2);
     INFO(first);
@@ -100,6 +106,56 @@ TEST_CASE("a lost journal is noticed by any work of its run") {
   CHECK(status.code() == Code::kDataLoss);
   CHECK(absl::StrContains(status.message(), "journal-000001.log is missing"));
   CHECK(absl::StrContains(status.message(), keep[0]));
+}
+
+TEST_CASE("C7.2 a journal that lost its end is noticed by later work") {
+  // Cut behind whole records, or its newest segments and the head are gone.
+  Ended ended(3);
+  TestRun& run = ended.run;
+  const bool segments = GENERATE(false, true);
+  const uint64_t versions = GENERATE(0, 1);
+  const std::string journal = ended.Content(kJournal);
+  uint64_t cut = 0;
+  uint64_t published = 0;
+  REQUIRE(Journal::Scan(&run.fs, kStateDir, [&](const Journal::Record& record) {
+            const Fact fact = DecodeFact(record.type, record.payload).value();
+            if (std::holds_alternative<RoundOpened>(fact) &&
+                published == versions) {
+              cut = record.offset;
+            }
+            if (std::holds_alternative<VersionPublished>(fact)) ++published;
+            return absl::OkStatus();
+          }).ok());
+  REQUIRE(cut > 0);
+  REQUIRE(WriteFileAtomic(&run.fs, kJournal, journal.substr(0, cut)).ok());
+  if (segments) REQUIRE(run.fs.Remove("state/journal.head").ok());
+  const absl::Status status = run.Start();
+  INFO(status);
+  CHECK(status.code() == Code::kDataLoss);
+  CHECK(absl::StrContains(status.message(), "the journal ends before"));
+  run.End();
+  CHECK(ended.Content(kJournal) == journal.substr(0, cut));
+  REQUIRE(WriteFileAtomic(&run.fs, kJournal, journal).ok());
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == ended.digest);
+}
+
+TEST_CASE("C7.4 a state directory of journal format 1 goes on") {
+  Ended ended(2);
+  TestRun& run = ended.run;
+  const std::string journal = ended.Content(kJournal);
+  // The header of format 1 (tests/golden/journal/format_1.log); records are the
+  // same, and there was no head.
+  const std::string header("DILOJRNL\x01\0\0\0\x0f\x8a\x6c\0", 16);
+  const std::string old = header + journal.substr(kSegmentHeaderBytes);
+  REQUIRE(WriteFileAtomic(&run.fs, kJournal, old).ok());
+  REQUIRE(run.fs.Remove("state/journal.head").ok());
+  REQUIRE(Drive(run, 3).ok());
+  run.End();
+  CHECK(absl::StartsWith(ended.Content(kJournal), journal));
+  Ended calm(3);
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == calm.digest);
 }
 
 TEST_CASE("a run whose first record never came starts anew") {

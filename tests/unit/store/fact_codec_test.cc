@@ -98,9 +98,12 @@ TEST_CASE("text that is not UTF-8 does not make the journal unreadable") {
           "a?\xce\xb8???\xf0\x9f\x98\x80??");
 }
 
-// The journal as text: the header, then "type hex" of each whole record.
+// The journal as text: head file and a segment's header, then "type hex" of
+// each whole record.
 std::string JournalAsText() {
-  std::string text = absl::StrCat("header ", ToHex(JournalHeader()), "\n");
+  std::string text =
+      absl::StrCat("head ", ToHex(EncodeJournalHead(1)), "\nheader ",
+                   ToHex(EncodeSegmentHeader({2, 345, 0x12345678})), "\n");
   uint64_t sequence = 0;
   for (const Fact& fact : SampleFacts()) {
     const EncodedFact encoded = EncodeFact(fact);

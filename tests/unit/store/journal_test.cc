@@ -1,86 +1,48 @@
 #include "coordinator/store/journal.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
-#include "common/base/logging.h"
 #include "common/io/crc32c.h"
 #include "coordinator/store/journal_format.h"
 #include "tests/support/catch.h"
-#include "tests/support/fault_file_system.h"
+#include "tests/unit/store/journal_files.h"
 
 namespace diloco {
 namespace {
 
 using Code = absl::StatusCode;
-constexpr char kPath[] = "state/journal";
-
-struct Opened {
-  absl::StatusOr<std::unique_ptr<Journal>> journal;
-  std::vector<std::string> payloads;
-  std::vector<uint64_t> offsets;
-};
-
-Opened OpenJournal(FileSystem* fs) {
-  SetLogLevel(LogLevel::kError);  // A line for each torn tail would be many.
-  Opened opened{absl::UnknownError(""), {}, {}};
-  opened.journal = Journal::Open(fs, kPath, [&](const Journal::Record& record) {
-    REQUIRE(record.sequence == opened.payloads.size() + 1);
-    REQUIRE(record.type == 100 + record.sequence);
-    opened.payloads.emplace_back(record.payload);
-    opened.offsets.push_back(record.offset);
-    return absl::OkStatus();
-  });
-  return opened;
-}
-
-std::string Payload(uint64_t n) {
-  return absl::StrCat("payload ", n, std::string(n % 9, 'x'));
-}
-
-void AppendOne(Journal& journal) {
-  const uint64_t next = journal.last_sequence() + 1;
-  REQUIRE(journal.Append(static_cast<uint32_t>(100 + next), Payload(next)) ==
-          next);
-}
 
 // A journal of `records` committed records, closed again; its bytes.
 std::string MakeJournal(FaultFileSystem& fs, int records) {
-  Opened opened = OpenJournal(&fs);
-  REQUIRE(opened.journal.ok());
-  for (int i = 0; i < records; ++i) {
-    AppendOne(**opened.journal);
-    REQUIRE((*opened.journal)->Commit().ok());
-  }
-  return *ReadFile(&fs, kPath);
+  GrowJournal(&fs, records);
+  return *ReadFile(&fs, kFirstSegment);
 }
 
 void PutFile(FaultFileSystem& fs, const std::string& bytes) {
-  REQUIRE(fs.CreateDirs("state").ok());
-  REQUIRE(WriteFileAtomic(&fs, kPath, bytes).ok());
+  REQUIRE(fs.CreateDirs(kJournalDir).ok());
+  REQUIRE(WriteFileAtomic(&fs, kFirstSegment, bytes).ok());
 }
 
 void RequireRefused(FaultFileSystem& fs, Code code, const std::string& text) {
-  const std::string before = *ReadFile(&fs, kPath);
-  const Opened opened = OpenJournal(&fs);
+  const std::string before = *ReadFile(&fs, kFirstSegment);
+  const OpenedJournal opened = OpenJournal(&fs);
   INFO(opened.journal.status().ToString());
   REQUIRE(opened.journal.status().code() == code);
   const std::string message(opened.journal.status().message());
-  REQUIRE(message.find(kPath) != std::string::npos);
+  REQUIRE(message.find(kFirstSegment) != std::string::npos);
   REQUIRE(message.find(text) != std::string::npos);
-  REQUIRE(*ReadFile(&fs, kPath) == before);
+  REQUIRE(*ReadFile(&fs, kFirstSegment) == before);
 }
 
 TEST_CASE("records come back in order, over restarts") {
   FaultFileSystem fs;
   MakeJournal(fs, 5);
-  Opened again = OpenJournal(&fs);
+  OpenedJournal again = OpenJournal(&fs);
   REQUIRE(again.payloads.size() == 5);
-  REQUIRE(again.payloads[4] == Payload(5));
-  REQUIRE(again.offsets[0] == kJournalHeaderBytes);
+  REQUIRE(again.payloads[4] == SamplePayload(5));
+  REQUIRE(again.offsets[0] == kSegmentHeaderBytes);
   REQUIRE((*again.journal)->last_sequence() == 5);
-  AppendOne(**again.journal);
-  AppendOne(**again.journal);
+  AppendSample(**again.journal);
+  AppendSample(**again.journal);
   REQUIRE((*again.journal)->Commit().ok());
   REQUIRE(OpenJournal(&fs).payloads.size() == 7);
 }
@@ -88,14 +50,14 @@ TEST_CASE("records come back in order, over restarts") {
 TEST_CASE(
     "a commit is one write and one fsync; what was not committed is not") {
   FaultFileSystem fs;
-  Opened opened = OpenJournal(&fs);
-  for (int i = 0; i < 3; ++i) AppendOne(**opened.journal);
+  OpenedJournal opened = OpenJournal(&fs);
+  for (int i = 0; i < 3; ++i) AppendSample(**opened.journal);
   const int syncs = fs.syncs();
   REQUIRE((*opened.journal)->Commit().ok());
   REQUIRE(fs.syncs() == syncs + 1);
   REQUIRE((*opened.journal)->Commit().ok());
   REQUIRE(fs.syncs() == syncs + 1);
-  AppendOne(**opened.journal);
+  AppendSample(**opened.journal);
   fs.Crash();
   REQUIRE(OpenJournal(&fs).payloads.size() == 3);
 }
@@ -108,13 +70,13 @@ TEST_CASE("C7.2 a journal cut anywhere in its last record loses only that") {
   for (size_t cut = nineteen.size(); cut < twenty.size(); ++cut) {
     INFO("cut at " << cut);
     PutFile(fs, twenty.substr(0, cut));
-    Opened opened = OpenJournal(&fs);
+    OpenedJournal opened = OpenJournal(&fs);
     REQUIRE(opened.journal.ok());
     REQUIRE(opened.payloads.size() == 19);
-    REQUIRE(*ReadFile(&fs, kPath) == nineteen);
-    AppendOne(**opened.journal);
+    REQUIRE(*ReadFile(&fs, kFirstSegment) == nineteen);
+    AppendSample(**opened.journal);
     REQUIRE((*opened.journal)->Commit().ok());
-    REQUIRE(*ReadFile(&fs, kPath) == twenty);
+    REQUIRE(*ReadFile(&fs, kFirstSegment) == twenty);
   }
 }
 
@@ -123,17 +85,17 @@ TEST_CASE("C7.2 a zero tail is cut, whatever its length") {
   const std::string good = MakeJournal(fs, 20);
   for (size_t zeros : {size_t{1}, size_t{7}, size_t{4096}, size_t{4} << 20}) {
     PutFile(fs, good + std::string(zeros, '\0'));
-    const Opened opened = OpenJournal(&fs);
+    const OpenedJournal opened = OpenJournal(&fs);
     REQUIRE(opened.journal.ok());
     REQUIRE(opened.payloads.size() == 20);
-    REQUIRE(*ReadFile(&fs, kPath) == good);
+    REQUIRE(*ReadFile(&fs, kFirstSegment) == good);
   }
 }
 
 TEST_CASE("C7.2 any bit flipped before a good record stops the start") {
   FaultFileSystem fs;
   const std::string good = MakeJournal(fs, 20);
-  const Opened opened = OpenJournal(&fs);
+  const OpenedJournal opened = OpenJournal(&fs);
   const size_t begin = opened.offsets[9];
   const size_t end = opened.offsets[10];
   for (size_t byte = begin; byte < end; ++byte) {
@@ -172,7 +134,7 @@ TEST_CASE("C7.2 swapped, repeated and missing records stop the start") {
 TEST_CASE("C7.2 an empty or short file is not taken for a new journal") {
   FaultFileSystem fs;
   const std::string good = MakeJournal(fs, 1);
-  for (size_t bytes = 0; bytes < kJournalHeaderBytes; ++bytes) {
+  for (size_t bytes = 0; bytes < kSegmentHeaderBytes; ++bytes) {
     PutFile(fs, good.substr(0, bytes));
     RequireRefused(fs, Code::kDataLoss, "restore it");
   }
@@ -192,12 +154,12 @@ TEST_CASE("C7.4 a foreign, damaged or newer header is refused untouched") {
     RequireRefused(fs, Code::kDataLoss, "checksum");
   }
   SECTION("newer") {
-    // Format 2 with its right checksum.
-    std::string newer = good.substr(0, 8) + std::string("\x02\0\0\0", 4);
+    // Format 3 with its right checksum.
+    std::string newer = good.substr(0, 8) + std::string("\x03\0\0\0", 4);
     const uint32_t crc = Crc32c(newer);
     for (int i = 0; i < 4; ++i) newer += static_cast<char>(crc >> (8 * i));
     PutFile(fs, newer + good.substr(16));
-    RequireRefused(fs, Code::kFailedPrecondition, "format 2");
+    RequireRefused(fs, Code::kFailedPrecondition, "format 3");
   }
 }
 
@@ -205,7 +167,7 @@ TEST_CASE("a visitor's error stops the start and names the record") {
   FaultFileSystem fs;
   MakeJournal(fs, 3);
   const auto journal =
-      Journal::Open(&fs, kPath, [](const Journal::Record& record) {
+      Journal::Open(&fs, kJournalDir, [](const Journal::Record& record) {
         return record.sequence == 2 ? absl::DataLossError("bad fact")
                                     : absl::OkStatus();
       });
@@ -219,30 +181,31 @@ TEST_CASE("C7.2 Scan reads the same and changes nothing") {
   const std::string good = MakeJournal(fs, 3);
   PutFile(fs, good + "torn");
   int records = 0;
-  const auto scanned = Journal::Scan(&fs, kPath, [&](const Journal::Record&) {
-    ++records;
-    return absl::OkStatus();
-  });
+  const auto scanned =
+      Journal::Scan(&fs, kJournalDir, [&](const Journal::Record&) {
+        ++records;
+        return absl::OkStatus();
+      });
   REQUIRE(scanned.ok());
   REQUIRE(records == 3);
   REQUIRE(scanned->records == 3);
   REQUIRE(scanned->good_bytes == good.size());
   REQUIRE(scanned->tail_bytes == 4);
-  REQUIRE(*ReadFile(&fs, kPath) == good + "torn");
+  REQUIRE(*ReadFile(&fs, kFirstSegment) == good + "torn");
 }
 
 TEST_CASE("C7.1 a full disk keeps what was there and a later commit works") {
   FaultFileSystem fs;
   const std::string good = MakeJournal(fs, 3);
-  Opened opened = OpenJournal(&fs);
-  AppendOne(**opened.journal);
-  AppendOne(**opened.journal);
+  OpenedJournal opened = OpenJournal(&fs);
+  AppendSample(**opened.journal);
+  AppendSample(**opened.journal);
   fs.set_space(fs.bytes_used() + 10);
   for (int attempt = 0; attempt < 3; ++attempt) {
     REQUIRE((*opened.journal)->Commit().code() == Code::kResourceExhausted);
-    REQUIRE(*ReadFile(&fs, kPath) == good);
+    REQUIRE(*ReadFile(&fs, kFirstSegment) == good);
   }
-  AppendOne(**opened.journal);
+  AppendSample(**opened.journal);
   fs.set_space(UINT64_MAX);
   REQUIRE((*opened.journal)->Commit().ok());
   fs.Crash();
@@ -252,15 +215,15 @@ TEST_CASE("C7.1 a full disk keeps what was there and a later commit works") {
 TEST_CASE("C7.1 a failed fsync or write is final and is never tried again") {
   FaultFileSystem fs;
   MakeJournal(fs, 3);
-  Opened opened = OpenJournal(&fs);
-  AppendOne(**opened.journal);
+  OpenedJournal opened = OpenJournal(&fs);
+  AppendSample(**opened.journal);
   SECTION("fsync") { fs.FailSync(1); }
   SECTION("write") { fs.FailWrite(1, 5); }
   const absl::Status first = (*opened.journal)->Commit();
   REQUIRE(first.code() == Code::kDataLoss);
   REQUIRE(first.message().find("failed for good") != std::string::npos);
   const int syncs = fs.syncs();
-  AppendOne(**opened.journal);
+  AppendSample(**opened.journal);
   REQUIRE((*opened.journal)->Commit() == first);
   REQUIRE(fs.syncs() == syncs);
   fs.Crash();
@@ -271,17 +234,17 @@ TEST_CASE("C7.1 a power cut keeps every committed record, whatever is torn") {
   for (uint64_t keep = 0; keep < 120; ++keep) {
     FaultFileSystem fs;
     MakeJournal(fs, 3);
-    Opened opened = OpenJournal(&fs);
-    for (int i = 0; i < 3; ++i) AppendOne(**opened.journal);
+    OpenedJournal opened = OpenJournal(&fs);
+    for (int i = 0; i < 3; ++i) AppendSample(**opened.journal);
     fs.FailSync(1);
     REQUIRE_FALSE((*opened.journal)->Commit().ok());
     fs.CrashKeeping(keep);
-    const Opened after = OpenJournal(&fs);
+    const OpenedJournal after = OpenJournal(&fs);
     REQUIRE(after.journal.ok());
     REQUIRE(after.payloads.size() >= 3);
     REQUIRE(after.payloads.size() <= 6);
     for (size_t i = 0; i < after.payloads.size(); ++i) {
-      REQUIRE(after.payloads[i] == Payload(i + 1));
+      REQUIRE(after.payloads[i] == SamplePayload(i + 1));
     }
   }
 }
@@ -291,9 +254,9 @@ TEST_CASE("C7.1 creation survives an end at any moment") {
     FaultFileSystem fs;
     fs.StopAfter(step);
     {
-      Opened opened = OpenJournal(&fs);
+      OpenedJournal opened = OpenJournal(&fs);
       if (opened.journal.ok()) {
-        AppendOne(**opened.journal);
+        AppendSample(**opened.journal);
         (*opened.journal)->Commit().IgnoreError();
       }
     }

@@ -1,5 +1,6 @@
 """Real processes, real text, and everything that can be done to them: SIGKILL
-and SIGSTOP of coordinator and workers, a full disk, lines that are cut.
+and SIGSTOP of coordinator and workers, a full disk, lines that are cut, stand
+still or are slow.
 
 The plan of faults is drawn up front from a seed and printed.
 DILOCO_E2E_FAULTS: how many (default 10); DILOCO_E2E_SEED: which plan."""
@@ -120,6 +121,19 @@ class Site:
         time.sleep(fault.seconds)
         line.unblock()
 
+    def stall_line(self, fault):
+        line = self.lines[fault.worker]
+        line.do("stall")
+        time.sleep(fault.seconds)
+        line.do("resume")
+
+    def delay_line(self, fault):
+        """Each way, as to the other side of the world."""
+        line = self.lines[fault.worker]
+        line.set("delay-ms", 150)
+        time.sleep(2 * fault.seconds)
+        line.set("delay-ms", 0)
+
     def fill_disk(self, fault):
         self.disk.fill()
         time.sleep(fault.seconds)
@@ -159,8 +173,8 @@ class Chaos(unittest.TestCase):
                                                  workers=WORKERS)
         plan = draw_plan(SEED, FAULTS, (
             "kill_coordinator", "kill_worker", "kill_coordinator_and_worker",
-            "stop_coordinator", "stop_worker", "cut_line", "fill_disk",
-            "kill_coordinator_on_a_full_disk"))
+            "stop_coordinator", "stop_worker", "cut_line", "stall_line",
+            "delay_line", "fill_disk", "kill_coordinator_on_a_full_disk"))
         with Site(rounds, {}) as site:
             site.start()
             for fault in plan:

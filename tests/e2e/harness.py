@@ -24,7 +24,9 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("DILOCO_BIN", os.path.join(ROOT, "build", "release", "bin"))
-COORDINATOR = os.path.join(BIN, "diloco-coordinator")
+# A sanitized one may take its place: workers need LibTorch, which has none.
+COORDINATOR = os.environ.get("DILOCO_COORDINATOR",
+                             os.path.join(BIN, "diloco-coordinator"))
 WORKER = os.path.join(BIN, "diloco-worker")
 CTL = os.path.join(BIN, "dilococtl")
 

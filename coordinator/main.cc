@@ -102,5 +102,5 @@ int main(int argc, char** argv) {
   }
   (*server)->Shutdown(absl::Seconds(10));
   DILOCO_LOG(INFO) << "stopped";
-  return 0;
+  return (*server)->superseded() ? 1 : 0;
 }

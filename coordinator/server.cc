@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
+#include "common/base/shutdown.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/model/hf_directory.h"
@@ -62,6 +63,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   options.model_json = HfConfigJson(config.model);
   options.metrics = &server->metrics_;
+  options.on_superseded = [superseded = &server->superseded_] {
+    *superseded = true;
+    RequestShutdown();
+  };
   server->metrics_
       .AddGauge("diloco_build_info", "1, labelled with the build.",
                 {{"version", BuildVersion()}})

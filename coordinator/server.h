@@ -26,12 +26,15 @@ class CoordinatorServer {
 
   int control_port() const { return grpc_->port(); }
   Coordinator* coordinator() { return coordinator_.get(); }
+  // Asked to stop because another coordinator has gone on with the run.
+  bool superseded() const { return superseded_; }
   void Shutdown(absl::Duration grace);
 
  private:
   CoordinatorServer() = default;
 
   MetricsRegistry metrics_;
+  std::atomic<bool> superseded_ = false;
   std::unique_ptr<Coordinator> coordinator_;
   // coordinator_ once everything listens; read by http_'s thread.
   std::atomic<const Coordinator*> serving_{nullptr};

@@ -72,10 +72,7 @@ absl::StatusOr<LineageStarted> RollBack(FileSystem* fs,
                                         const std::string& state_dir,
                                         uint64_t version,
                                         const std::string& lineage) {
-  if (fs->Exists(JoinPath(state_dir, kBackupMark))) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        state_dir, " is a backup: restore it first, and roll that back"));
-  }
+  RETURN_IF_ERROR(CheckMayGoOn(fs, state_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock,
                    fs->Lock(JoinPath(state_dir, kLockName)));
   ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,

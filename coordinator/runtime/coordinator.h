@@ -219,6 +219,9 @@ struct CoordinatorOptions {
   // Told when the process must not go on; does not return, except in tests.
   // Default: exit at once, without destructors.
   std::function<void(const absl::Status&)> on_fatal;
+  // Told once, on any thread, when a caller knows of a later coordinator of the
+  // same lineage. The state directory is marked by then; the process must end.
+  std::function<void()> on_superseded;
 };
 
 class Coordinator {
@@ -230,7 +233,8 @@ class Coordinator {
   virtual ~Coordinator() = default;
 
   // Control plane. `fencing` is what the caller believes; a newer epoch or
-  // another lineage than ours is FAILED_PRECONDITION.
+  // another lineage than ours is FAILED_PRECONDITION. The former ends this
+  // coordinator (on_superseded): two of one state directory are alive.
   virtual void Join(JoinEvent event, Fencing last_seen,
                     std::optional<Digest> settings_digest,
                     Done<JoinOutcome> done) = 0;

@@ -69,7 +69,7 @@ bool CoordinatorImpl::IsPast(const std::string& lineage) const {
   return std::count(past_lineages_.begin(), past_lineages_.end(), lineage) > 0;
 }
 
-absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) const {
+absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) {
   if (fencing.lineage.empty()) return absl::OkStatus();
   if (IsPast(fencing.lineage)) {
     return absl::UnauthenticatedError(absl::StrCat(
@@ -85,21 +85,34 @@ absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) const {
         ": another run or a restored one; use a fresh scratch directory"));
   }
   if (fencing.epoch > fencing_.epoch) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return Superseded(absl::StrCat(
         "the caller has seen epoch ", fencing.epoch,
         " of this run, this coordinator is at epoch ", fencing_.epoch,
-        ": an older copy of the state directory has come alive; stop it, or "
-        "make a state directory of it with dilococtl restore"));
+        ": the state directory was copied, or an older copy of it was put "
+        "back"));
   }
   if (fencing.epoch == fencing_.epoch &&
       fencing.boot_nonce != fencing_.boot_nonce) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "two coordinators serve epoch ", fencing.epoch,
-        " of this run: a state directory was copied; stop one of them, or, if "
-        "there is no other any more, make a state directory of this copy with "
-        "dilococtl restore"));
+    return Superseded(
+        absl::StrCat("two coordinators serve epoch ", fencing.epoch,
+                     " of this run: the state directory was copied"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CoordinatorImpl::Superseded(const std::string& why) {
+  if (!superseded_.exchange(true)) {
+    DILOCO_LOG(ERROR) << "another coordinator has gone on with this run, this "
+                      << "one stops: " << why;
+    const std::string mark = JoinPath(options_.state_dir, kSupersededMark);
+    const absl::Status marked =
+        WriteFileAtomic(options_.fs, mark, absl::StrCat(why, "\n"));
+    if (!marked.ok()) {
+      DILOCO_LOG(ERROR) << mark << ": " << marked.message();
+    }
+    if (options_.on_superseded) options_.on_superseded();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(why, "; it stops"));
 }
 
 absl::StatusOr<std::string> CoordinatorImpl::Caller(const std::string& session,
@@ -220,14 +233,10 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     if (!worker.ok()) return done(worker.status());
     const State& state = sequencer_->state();
     if (progress.version > state.fragments[0].version) {
-      const absl::Status ahead = absl::FailedPreconditionError(absl::StrCat(
+      return done(Superseded(absl::StrCat(
           "worker ", *worker, " holds version ", progress.version,
           " of this lineage, the newest here is ", state.fragments[0].version,
-          ": ", options_.state_dir,
-          " is an older copy of the run's; make a state directory of it with "
-          "dilococtl restore, or put the newer one back"));
-      DILOCO_LOG(ERROR) << ahead.message();
-      return done(ahead);
+          ": an older copy of the state directory was put back")));
     }
     HearEvent(sequencer_->soft(), BeatEvent{*worker, progress.step_seconds},
               options_.clock->Now());

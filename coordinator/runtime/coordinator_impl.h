@@ -110,7 +110,10 @@ class CoordinatorImpl final : public Coordinator {
   bool IsPast(const std::string& lineage) const;
   // The caller's right to speak: newer epochs and other lineages are refused,
   // then the session is looked up. On the sequencer's thread.
-  absl::Status CheckFencing(const Fencing& fencing) const;
+  absl::Status CheckFencing(const Fencing& fencing);
+  // Another coordinator of this lineage is or was ahead of this one: marks the
+  // directory and asks for the end of the process. The refusal of the caller.
+  absl::Status Superseded(const std::string& why);
   absl::StatusOr<std::string> Caller(const std::string& session,
                                      const Fencing& fencing);
   // Posts `read` to the sequencer and waits for what it returns.
@@ -206,6 +209,7 @@ class CoordinatorImpl final : public Coordinator {
   bool fold_stop_ ABSL_GUARDED_BY(fold_mu_) = false;
   std::string fold_trouble_ ABSL_GUARDED_BY(fold_mu_);
   std::string no_room_ ABSL_GUARDED_BY(fold_mu_);
+  std::atomic<bool> superseded_ = false;
 };
 
 template <typename T>

@@ -229,11 +229,7 @@ absl::Status CoordinatorImpl::Recover() {
   started_at_ = options_.clock->Now();
   FileSystem* const fs = options_.fs;
   RETURN_IF_ERROR(fs->CreateDirs(options_.state_dir));
-  if (fs->Exists(JoinPath(options_.state_dir, kBackupMark))) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        options_.state_dir,
-        " is a backup: dilococtl restore makes a state directory of it"));
-  }
+  RETURN_IF_ERROR(CheckMayGoOn(fs, options_.state_dir));
   ASSIGN_OR_RETURN(lock_, fs->Lock(JoinPath(options_.state_dir, kLockName)));
   RETURN_IF_ERROR(LoadServedFiles());
   FoldEngine::Options engine;

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "common/io/file_system.h"
 
 namespace diloco {
 
@@ -21,9 +23,16 @@ inline constexpr char kSettingsFile[] = "settings.txt";
 inline constexpr char kRunFileSettings[] = "run_file.txt";
 // Only in backups: a coordinator refuses to start there.
 inline constexpr char kBackupMark[] = "BACKUP";
+// Written when a caller knew of a later coordinator of the same run; says
+// which.
+inline constexpr char kSupersededMark[] = "SUPERSEDED";
 inline constexpr char kSpoolDir[] = "spool";
 inline constexpr char kImageDir[] = "images";
 inline constexpr char kBlobDir[] = "blobs";
+
+// FAILED_PRECONDITION, with what to do, when one of the marks stands there: the
+// run must not go on in this directory.
+absl::Status CheckMayGoOn(FileSystem* fs, const std::string& state_dir);
 
 }  // namespace diloco
 

@@ -83,7 +83,20 @@ TEST_CASE("an older copy of the state is named when a newer worker beats") {
   CHECK(beat(5).ok());
   const absl::Status ahead = beat(6);
   CHECK(ahead.code() == Code::kFailedPrecondition);
-  CHECK(absl::StrContains(ahead.message(), "dilococtl restore"));
+  CHECK(absl::StrContains(ahead.message(), "older copy"));
+  // Not even a new start goes on there.
+  run.End();
+  const absl::Status refused = run.Start();
+  CHECK(refused.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(refused.message(), "state/SUPERSEDED"));
+  CHECK(absl::StrContains(refused.message(), "worker a holds version 6"));
+  CHECK(absl::StrContains(refused.message(), "dilococtl restore"));
+  // A copy in a lineage of its own does.
+  REQUIRE(
+      RestoreBackup(&run.fs, kStateDir, "restored", kLineage, IgnoreProgress)
+          .ok());
+  run.options.state_dir = "restored";
+  CHECK(run.Start().ok());
 }
 
 TEST_CASE("what belongs to the lineage before is told to join again") {
@@ -92,6 +105,8 @@ TEST_CASE("what belongs to the lineage before is told to join again") {
   const Fencing before = run.coordinator->fencing();
   run.End();
   REQUIRE(RollBack(&run.fs, kStateDir, 3, kLineage).ok());
+  int told = 0;
+  run.options.on_superseded = [&told] { ++told; };
   REQUIRE(run.Start().ok());
   const auto watch = [&](const Fencing& fencing) {
     std::promise<absl::Status> status;
@@ -107,6 +122,7 @@ TEST_CASE("what belongs to the lineage before is told to join again") {
   Fencing foreign = before;
   foreign.lineage = std::string(16, 'f');
   CHECK(watch(foreign).code() == Code::kFailedPrecondition);
+  CHECK(told == 0);
   // Who has seen a later start of this run, or another process at this one.
   Fencing later = run.coordinator->fencing();
   ++later.epoch;
@@ -115,6 +131,7 @@ TEST_CASE("what belongs to the lineage before is told to join again") {
   Fencing twin = run.coordinator->fencing();
   twin.boot_nonce = "87654321";
   CHECK(watch(twin).code() == Code::kFailedPrecondition);
+  CHECK(told == 1);
 }
 
 TEST_CASE("a rollback that ends anywhere is done or not done") {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr FaultKind kKinds[] = {
     FaultKind::kCoordinatorCrash,
+    FaultKind::kRottenImage,
     FaultKind::kWorkerCrash,
     FaultKind::kWorkerCrash,
     FaultKind::kWorkerLosesScratch,
@@ -49,6 +50,7 @@ Fault DrawFault(const SimOptions& options, size_t number, Instant at) {
   fault.lasts = absl::Milliseconds(static_cast<int64_t>(1000 * seconds) + 500);
   switch (fault.kind) {
     case FaultKind::kCoordinatorCrash:
+    case FaultKind::kRottenImage:
     case FaultKind::kPause:
       fault.worker = -1;
       break;
@@ -129,6 +131,11 @@ std::string Describe(const Fault& fault) {
     case FaultKind::kWorkerCrash:
       what = absl::StrCat("ends at change ", fault.n, " of its files, ", place,
                           ", back after ", lasts);
+      break;
+    case FaultKind::kRottenImage:
+      what = absl::StrCat("ends at change ", fault.n,
+                          " of its files, its newest image rots, back after ",
+                          lasts);
       break;
     case FaultKind::kWorkerLosesScratch:
       what = absl::StrCat("ends and loses its scratch directory, back after ",

@@ -52,6 +52,7 @@ const char* MessageName(Message message);
 
 enum class FaultKind {
   kCoordinatorCrash,  // Down for `lasts`; at the `n`-th change of a file.
+  kRottenImage,       // Likewise; a bit of its newest image is flipped by then.
   kWorkerCrash,       // Likewise; back with the same scratch directory.
   kWorkerLosesScratch,
   kWorkerLeaves,  // As told by SIGTERM; back after `lasts`.

@@ -470,12 +470,13 @@ void Simulation::Strike(const Fault& fault) {
       of_coordinator ? &coordinator_fs_ : machine->fs.get();
   Say("plan", Describe(fault));
   switch (fault.kind) {
-    case FaultKind::kCoordinatorCrash: {
+    case FaultKind::kCoordinatorCrash:
+    case FaultKind::kRottenImage: {
       if (server_ == nullptr) return;
       const auto crash = [this, fault, life = coordinator_life_] {
-        if (life == coordinator_life_) {
-          EndCoordinator(fault.power_cut, fault.keep, fault.lasts);
-        }
+        if (life != coordinator_life_) return;
+        EndCoordinator(fault.power_cut, fault.keep, fault.lasts);
+        if (fault.kind == FaultKind::kRottenImage) RotImage(fault);
       };
       // In the middle of what it does next.
       coordinator_fs_.StopAfter(
@@ -554,6 +555,26 @@ void Simulation::Strike(const Fault& fault) {
       Order(DrainEvent{WorkerName(fault.worker)}, nullptr);
       return;
   }
+}
+
+// Of the newest image, one of two files. Once in a run, and not without another
+// image before: no disk that loses both of them can be made up for.
+void Simulation::RotImage(const Fault& fault) {
+  const std::string dir = JoinPath(kStateDir, kImageDir);
+  absl::StatusOr<std::vector<std::string>> names = coordinator_fs_.List(dir);
+  if (rotten_ || !names.ok()) return;
+  std::vector<std::string> images;
+  for (const std::string& name : *names) {
+    if (absl::EndsWith(name, fault.n % 2 == 0 ? ".theta" : ".momentum")) {
+      images.push_back(name);
+    }
+  }
+  std::sort(images.begin(), images.end());
+  if (images.size() < 2) return;
+  rotten_ = true;
+  Say("plan", absl::StrCat(images.back(), " rots"));
+  coordinator_fs_.FlipBit(JoinPath(dir, images.back()), 150 + fault.keep % 100,
+                          fault.n % 8);
 }
 
 // Until the coordinator has taken it; `then` (may be null) follows.

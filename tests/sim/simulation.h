@@ -55,6 +55,7 @@ class Simulation {
 
   void Say(const std::string& who, const std::string& what);
   void Strike(const Fault& fault);
+  void RotImage(const Fault& fault);
   void Order(const Event& event, const std::function<void()>& then);
   // What has passed since the last look.
   void Look();
@@ -92,6 +93,7 @@ class Simulation {
   std::unique_ptr<MetricsRegistry> metrics_;
   uint64_t coordinator_life_ = 0;
   int starts_ = 0;
+  bool rotten_ = false;
   Instant looked_;
   absl::Duration busy_;
   std::vector<std::unique_ptr<WorkerMachine>> workers_;

@@ -159,7 +159,6 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(FileSystem* fs,
     ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> torn,
                      fs->OpenForWrite(path));
     RETURN_IF_ERROR(torn->Truncate(end));
-    RETURN_IF_ERROR(torn->Sync());
   }
   if (scanned.segments.back().format == 1) {
     RETURN_IF_ERROR(Upgrade(fs, dir, &scanned));
@@ -171,6 +170,9 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(FileSystem* fs,
         fs, head, EncodeJournalHead(scanned.segments.back().number)));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs->OpenForWrite(path));
+  // The process before may have ended between a write and its fsync. What was
+  // read counts from now on, and the next commit may go to another segment.
+  RETURN_IF_ERROR(file->Sync());
   return std::make_unique<FileJournal>(fs, dir, segment_bytes, std::move(file),
                                        scanned);
 }

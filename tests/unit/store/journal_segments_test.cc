@@ -241,6 +241,41 @@ TEST_CASE("C7.1 the change of segments survives an end at any moment") {
   }
 }
 
+TEST_CASE("C7.1 what an opening has read is durable, in whatever segment") {
+  for (int step = 1; step < 60; ++step) {
+    INFO("ended at step " << step);
+    FaultFileSystem fs;
+    GrowJournal(&fs, 2, kSmall);
+    {
+      OpenedJournal opened = OpenJournal(&fs, kSmall);
+      fs.StopAfter(step);
+      for (int i = 0; i < 10; ++i) {
+        AppendSample(**opened.journal);
+        if (!(*opened.journal)->Commit().ok()) break;
+      }
+    }
+    // The process ended, perhaps between a write and its fsync; the machine
+    // does so only after the next process has read what was written.
+    fs.KillProcess();
+    size_t read = 0;
+    {
+      OpenedJournal opened = OpenJournal(&fs, kSmall);
+      REQUIRE(opened.journal.ok());
+      read = opened.payloads.size();
+      if (step % 2 == 0) {
+        AppendSample(**opened.journal);
+        REQUIRE((*opened.journal)->Commit().ok());
+        ++read;
+      }
+    }
+    fs.Crash();
+    const OpenedJournal after = OpenJournal(&fs, kSmall);
+    INFO(after.journal.status());
+    REQUIRE(after.journal.ok());
+    CHECK(after.payloads.size() == read);
+  }
+}
+
 TEST_CASE("C7.1 without space for another segment the journal waits") {
   // The new segment, its head, or the records behind them do not fit.
   const uint64_t space =

@@ -294,6 +294,12 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .value = Count(&config->keep.every, 0, 1'000'000'000),
              .doc = "Also kept: images of versions that this divides; 0: none.",
              .change = local});
+  table.Add({.path = "keep.free_space",
+             .value = Bytes(&config->keep.free_space),
+             .doc = "Space that rounds leave on the state directory's disk, "
+                    "for the journal and for others. With less, the oldest "
+                    "images go first, and then no round opens.",
+             .change = local});
   table.Add({.path = "export.every",
              .value = Count(&extras->export_every, 0u, 1000000000u),
              .doc = "Versions between exports.",

@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   options.image_every = config.state.image_every;
   options.keep_images = static_cast<int>(config.keep.last);
   options.keep_every = config.keep.every;
+  options.keep_free_bytes = config.keep.free_space;
   const ModelConfig model = config.model;
   const Layout layout = options.layout;
   if (config.model_dir.empty()) {

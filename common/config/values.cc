@@ -250,6 +250,25 @@ Value ByteRate(uint64_t* target, uint64_t min) {
   return value;
 }
 
+Value Bytes(uint64_t* target) {
+  Value value;
+  value.expected = "a size such as 10GB, or 0";
+  value.read = [target](const Node& node) -> std::string {
+    std::string problem = NotPlain(node, "a size");
+    if (!problem.empty()) return problem;
+    if (node.text == "0") {
+      *target = 0;
+      return "";
+    }
+    uint64_t parsed = 0;
+    problem = ParseBytes(node.text, &parsed);
+    if (problem.empty()) *target = parsed;
+    return problem;
+  };
+  value.print = [target] { return PrintBytes(*target); };
+  return value;
+}
+
 Value Duration(absl::Duration* target, absl::Duration min, absl::Duration max) {
   Value value;
   value.expected = absl::StrCat("a duration from ", PrintDuration(min), " to ",

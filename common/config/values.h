@@ -50,6 +50,7 @@ Value Count(int64_t* target, int64_t min, int64_t max);
 Value Rounds(uint32_t* target, uint32_t max);
 
 Value ByteRate(uint64_t* target, uint64_t min);  // 10MiB/s
+Value Bytes(uint64_t* target);                   // 10GB, 0
 Value Duration(absl::Duration* target, absl::Duration min, absl::Duration max);
 // `auto` is absent.
 Value DurationOrAuto(std::optional<absl::Duration>* target, absl::Duration min,

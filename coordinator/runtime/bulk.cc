@@ -34,6 +34,7 @@ FinishOutcome OutcomeOf(const UploadVerdict& verdict) {
 
 absl::StatusOr<std::string> CoordinatorImpl::AskCaller(
     const std::string& session, const Fencing& fencing) {
+  RETURN_IF_ERROR(sequencer_->Stalled());
   return Ask<std::string>([&, this] { return Caller(session, fencing); });
 }
 
@@ -176,7 +177,9 @@ absl::StatusOr<ServedFile> CoordinatorImpl::FindFile(const Digest& digest) {
   if (const auto it = served_files_.find(digest); it != served_files_.end()) {
     return it->second;
   }
-  if (const auto found = versions_.Find(digest); found.has_value()) {
+  if (const auto found =
+          versions_.FindAndPin(digest, options_.clock->Now() + kReaderPin);
+      found.has_value()) {
     return ServedFile{found->path, found->bytes};
   }
   return absl::NotFoundError(

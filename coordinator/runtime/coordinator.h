@@ -183,6 +183,10 @@ struct ServedFile {
   uint64_t bytes = 0;
 };
 
+// A file that was resolved or read stays so long for its reader, whose
+// connection may have broken.
+inline constexpr absl::Duration kReaderPin = absl::Minutes(10);
+
 struct CoordinatorOptions {
   // Behaviour.
   std::string run;

@@ -1,7 +1,5 @@
 #include "coordinator/runtime/coordinator_impl.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -14,11 +12,6 @@
 #include "coordinator/store/state_dir.h"
 
 namespace diloco {
-namespace {
-
-constexpr absl::Duration kFoldRetry = absl::Seconds(2);
-
-}  // namespace
 
 CoordinatorImpl::CoordinatorImpl(CoordinatorOptions options)
     : options_(std::move(options)),
@@ -150,6 +143,8 @@ std::pair<absl::Status, uint64_t> CoordinatorImpl::SubmitAndWait(Event event) {
 void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
                            std::optional<Digest> settings_digest,
                            Done<JoinOutcome> done) {
+  const absl::Status stalled = sequencer_->Stalled();
+  if (!stalled.ok()) return done(stalled);
   if (IsPast(last_seen.lineage)) {
     // Its values and its session are of a lineage that has ended.
     event.previous_session.clear();
@@ -192,6 +187,8 @@ void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
 void CoordinatorImpl::Watch(std::string session, Fencing fencing,
                             uint64_t known_revision, absl::Duration max_wait,
                             Done<ViewOutcome> done) {
+  const absl::Status stalled = sequencer_->Stalled();
+  if (!stalled.ok()) return done(stalled);
   sequencer_->Post([=, this](bool alive) {
     if (!alive)
       return done(absl::UnavailableError("the coordinator is stopping"));
@@ -221,11 +218,20 @@ ViewOutcome CoordinatorImpl::MakeView(const std::string& worker) {
   }
   outcome.folded_tokens = state.folded_tokens;
   outcome.settings = settings_.in_force();
+  // The core knows of no disk.
+  const std::string trouble = WriteTrouble();
+  if (!trouble.empty()) {
+    absl::StrAppend(&outcome.view.notice,
+                    outcome.view.notice.empty() ? "" : "; ",
+                    "the coordinator waits for disk space: ", trouble);
+  }
   return outcome;
 }
 
 void CoordinatorImpl::Beat(std::string session, Fencing fencing,
                            WorkerProgress progress, Done<uint64_t> done) {
+  const absl::Status stalled = sequencer_->Stalled();
+  if (!stalled.ok()) return done(stalled);
   sequencer_->Post([=, this](bool alive) {
     if (!alive)
       return done(absl::UnavailableError("the coordinator is stopping"));
@@ -282,13 +288,16 @@ absl::StatusOr<ResolveOutcome> CoordinatorImpl::ResolveNow(
   outcome.fencing = fencing_;
   outcome.version = state.fragments[fragment].version;
   ASSIGN_OR_RETURN(outcome.steps,
-                   versions_.Resolve(fragment, have, outcome.version));
+                   versions_.Resolve(fragment, have, outcome.version,
+                                     options_.clock->Now() + kReaderPin));
   return outcome;
 }
 
 void CoordinatorImpl::Resolve(std::string session, Fencing fencing,
                               uint32_t fragment, std::optional<uint64_t> have,
                               Done<ResolveOutcome> done) {
+  const absl::Status stalled = sequencer_->Stalled();
+  if (!stalled.ok()) return done(stalled);
   sequencer_->Post([=, this](bool alive) {
     if (!alive)
       return done(absl::UnavailableError("the coordinator is stopping"));
@@ -310,6 +319,8 @@ void CoordinatorImpl::ResolveForExport(uint32_t fragment,
 void CoordinatorImpl::ReportEval(std::string session, Fencing fencing,
                                  EvalReportEvent report,
                                  std::function<void(absl::Status)> done) {
+  const absl::Status stalled = sequencer_->Stalled();
+  if (!stalled.ok()) return done(stalled);
   sequencer_->Post([=, this](bool alive) mutable {
     if (!alive)
       return done(absl::UnavailableError("the coordinator is stopping"));
@@ -324,6 +335,8 @@ void CoordinatorImpl::ReportEval(std::string session, Fencing fencing,
 void CoordinatorImpl::Leave(std::string session, Fencing fencing,
                             std::string reason,
                             std::function<void(absl::Status)> done) {
+  const absl::Status stalled = sequencer_->Stalled();
+  if (!stalled.ok()) return done(stalled);
   sequencer_->Post([=, this](bool alive) {
     if (!alive)
       return done(absl::UnavailableError("the coordinator is stopping"));
@@ -373,44 +386,6 @@ void CoordinatorImpl::ForgetWorkers() {
   std::erase_if(sequencer_->soft().workers, forgotten);
 }
 
-std::string CoordinatorImpl::NoRoom() {
-  const State& state = sequencer_->state();
-  uint64_t workers = 0;
-  for (const auto& [name, worker] : state.workers) {
-    if (worker.membership == Membership::kActive) ++workers;
-  }
-  const int64_t elements = options_.layout.elements;
-  const uint64_t needed =
-      std::max<uint64_t>(1, workers) *
-          PartFileBytes(sequencer_->policy().codec_up, elements) +
-      PartFileBytes(options_.settings.codec_down, elements) +
-      2 * PartFileBytes(Codec::kFp32, elements);
-  const absl::StatusOr<uint64_t> free =
-      options_.fs->FreeBytes(options_.state_dir);
-  // A round that is open has its room, or its uploads wait for it.
-  const bool between = std::none_of(
-      state.fragments.begin(), state.fragments.end(),
-      [](const FragmentState& fragment) {
-        return fragment.open.has_value() || fragment.folding.has_value();
-      });
-  std::string no_room;
-  if (free.ok() && *free < needed && !state.finished) {
-    no_room = absl::StrCat("waiting for disk space: the files of a round need ",
-                           needed, " bytes, ", options_.state_dir, " has ",
-                           *free, " free");
-  }
-  MutexLock lock(&fold_mu_);
-  if (no_room_.empty() != (no_room.empty() || !between)) {
-    if (no_room_.empty()) {
-      DILOCO_LOG(ERROR) << "no round opens: " << no_room;
-    } else {
-      DILOCO_LOG(INFO) << "there is room for rounds again";
-    }
-  }
-  no_room_ = between ? no_room : "";
-  return no_room;
-}
-
 void CoordinatorImpl::AfterBatch() {
   KeepStatus();
   StartFolds();
@@ -444,80 +419,20 @@ void CoordinatorImpl::AfterBatch() {
   for (EventsWaiter& waiter : ready) waiter.done(MakeEvents(waiter.after));
 }
 
-void CoordinatorImpl::StartFolds() {
-  for (uint32_t f = 0; f < fold_running_.size(); ++f) {
-    if (fold_running_[f]) continue;
-    std::optional<FoldOrder> order = PendingFold(sequencer_->state(), f);
-    if (!order.has_value()) continue;
-    fold_running_[f] = true;
-    MutexLock lock(&fold_mu_);
-    orders_.push_back({f, *std::move(order)});
-    fold_wake_.Signal();
-  }
-}
-
-void CoordinatorImpl::SubmitFold(VersionPublished published) {
-  sequencer_->Submit(FoldDoneEvent{std::move(published)},
-                     [this](const absl::Status& status, uint64_t) {
-                       if (!status.ok() && !absl::IsUnavailable(status)) {
-                         Fatal(status);
-                       }
-                     });
-}
-
-void CoordinatorImpl::FoldLoop() {
-  while (true) {
-    std::vector<Fact> learn;
-    std::optional<std::pair<uint32_t, FoldOrder>> order;
-    {
-      MutexLock lock(&fold_mu_);
-      while (orders_.empty() && !fold_stop_) fold_wake_.Wait(&fold_mu_);
-      if (fold_stop_) return;
-      learn.swap(to_learn_);
-      order = std::move(orders_.front());
-      orders_.erase(orders_.begin());
-    }
-    for (const Fact& fact : learn) engine_->Learn(fact);
-    engine_->Prune(order->first);
-    const Instant begin = options_.clock->Now();
-    // The fold's buffers take the place of what the uploads left free in the
-    // heap, instead of coming on top of it.
-    malloc_trim(0);
-    while (true) {
-      absl::StatusOr<VersionPublished> published =
-          engine_->Run(order->first, order->second);
-      if (published.ok()) {
-        metrics_.fold_seconds->Observe(
-            absl::ToDoubleSeconds(options_.clock->Now() - begin));
-        {
-          MutexLock lock(&fold_mu_);
-          fold_trouble_.clear();
-        }
-        SubmitFold(*std::move(published));
-        break;
-      }
-      if (!absl::IsResourceExhausted(published.status())) {
-        return Fatal(published.status());
-      }
-      DILOCO_LOG(ERROR) << "the fold waits for disk space round="
-                        << order->second.closed.round << " error=\""
-                        << published.status().message() << "\"";
-      MutexLock lock(&fold_mu_);
-      fold_trouble_ = std::string(published.status().message());
-      if (fold_stop_) return;
-      fold_wake_.WaitFor(&fold_mu_, kFoldRetry);
-      if (fold_stop_) return;
-    }
-  }
-}
-
 std::string CoordinatorImpl::NotReady() const {
   if (stopped_) return "stopping";
   std::string trouble = sequencer_->trouble();
-  if (trouble.empty()) trouble = uploads_.trouble();
+  if (trouble.empty()) trouble = WriteTrouble();
   if (!trouble.empty()) return trouble;
   MutexLock lock(&fold_mu_);
-  return fold_trouble_.empty() ? no_room_ : fold_trouble_;
+  return no_room_;
+}
+
+std::string CoordinatorImpl::WriteTrouble() const {
+  const std::string trouble = uploads_.trouble();
+  if (!trouble.empty()) return trouble;
+  MutexLock lock(&fold_mu_);
+  return fold_trouble_;
 }
 
 }  // namespace diloco

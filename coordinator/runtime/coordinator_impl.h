@@ -136,8 +136,16 @@ class CoordinatorImpl final : public Coordinator {
   void AfterBatch();
   // Whether the files of one more round find room: an update of each worker,
   // the blob, and images of the version, as every round may be the one with
-  // images.
+  // images; and beside them what keep.free_space says. Asks for old images to
+  // be removed when not.
   std::string NoRoom();
+  // Bytes of all those files, and of those that a fold writes.
+  uint64_t RoundBytes() const;
+  uint64_t FoldBytes() const;
+  // Asks the file system, once a second and when a fold has written.
+  void ReadFreeBytes();
+  // Makes the fold thread remove old images until so much is free. Any thread.
+  void RequestRoom(uint64_t free_bytes);
   void StartFolds();
   ViewOutcome MakeView(const std::string& worker);
   StatusReport MakeStatus() const;
@@ -160,7 +168,11 @@ class CoordinatorImpl final : public Coordinator {
   // The fold is durable: its version can be published.
   void SubmitFold(VersionPublished published);
   void FoldLoop();
+  // On the fold thread, as RequestRoom.
+  void MakeRoom(uint64_t free_bytes);
   void Fatal(const absl::Status& status);
+  // Why updates, blobs or images wait for disk space; empty: they do not.
+  std::string WriteTrouble() const;
 
   const CoordinatorOptions options_;
   // Constant after Recover.
@@ -190,6 +202,9 @@ class CoordinatorImpl final : public Coordinator {
   std::vector<EventsWaiter> event_waiters_;
   EventLog events_;
   std::vector<bool> fold_running_;
+  uint64_t free_bytes_ = UINT64_MAX;
+  std::optional<Instant> free_read_at_;
+  std::optional<Instant> room_asked_at_;
 
   std::atomic<uint64_t> bulk_received_{0};
   std::atomic<uint64_t> bulk_sent_{0};
@@ -207,6 +222,9 @@ class CoordinatorImpl final : public Coordinator {
   std::vector<Fact> to_learn_ ABSL_GUARDED_BY(fold_mu_);
   std::vector<std::pair<uint32_t, FoldOrder>> orders_ ABSL_GUARDED_BY(fold_mu_);
   bool fold_stop_ ABSL_GUARDED_BY(fold_mu_) = false;
+  // Bytes that are to be free; stays until the fold thread did what it can.
+  std::optional<uint64_t> room_wanted_ ABSL_GUARDED_BY(fold_mu_);
+  bool disk_changed_ ABSL_GUARDED_BY(fold_mu_) = false;
   std::string fold_trouble_ ABSL_GUARDED_BY(fold_mu_);
   std::string no_room_ ABSL_GUARDED_BY(fold_mu_);
   std::atomic<bool> superseded_ = false;

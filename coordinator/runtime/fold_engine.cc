@@ -11,6 +11,9 @@
 namespace diloco {
 namespace {
 
+// The newest one, and the one before it should that be damaged.
+constexpr int kImagesForStart = 2;
+
 // The same members on the same base give the same bits.
 absl::Status CheckReproduced(const VersionPublished& recorded,
                              const VersionPublished& again) {
@@ -212,7 +215,7 @@ absl::StatusOr<VersionPublished> FoldEngine::Run(uint32_t index,
   return published;
 }
 
-void FoldEngine::Prune(uint32_t index) {
+void FoldEngine::Prune(uint32_t index, Instant now) {
   Fragment& fragment = fragments_[index];
   // Spools back to the image before the newest one: should that one be
   // damaged, the one before still leads to every later version.
@@ -234,10 +237,33 @@ void FoldEngine::Prune(uint32_t index) {
                            fragment.history.lower_bound(base));
   }
   const absl::StatusOr<uint64_t> kept = options_.versions->Prune(
-      index, options_.keep_images, options_.keep_every);
+      index, options_.keep_images, options_.keep_every, now);
   if (!kept.ok()) {
     DILOCO_LOG(WARNING) << "old versions stay error=\""
                         << kept.status().message() << "\"";
+  }
+}
+
+void FoldEngine::MakeRoom(const std::function<bool()>& enough, Instant now) {
+  for (uint32_t f = 0; f < fragments_.size(); ++f) Prune(f, now);
+  bool more = true;
+  while (more && !enough()) {
+    more = false;
+    for (uint32_t f = 0; f < fragments_.size(); ++f) {
+      const absl::StatusOr<std::optional<uint64_t>> dropped =
+          options_.versions->DropOldestImage(f, kImagesForStart, now);
+      if (!dropped.ok()) {
+        DILOCO_LOG(WARNING) << "an old image stays error=\""
+                            << dropped.status().message() << "\"";
+      } else if (dropped->has_value()) {
+        more = true;
+        DILOCO_LOG(WARNING)
+            << "an image was removed for disk space fragment=" << f
+            << " version=" << **dropped
+            << " hint=\"keep.last and keep.every are kept "
+               "while there is room\"";
+      }
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/base/threads.h"
 #include "common/io/file_system.h"
 #include "common/tensor/layout.h"
@@ -60,7 +61,11 @@ class FoldEngine {
                                        const FoldOrder& order);
 
   // Removes what recovery and readers no longer need.
-  void Prune(uint32_t fragment);
+  void Prune(uint32_t fragment, Instant now);
+  // The same for every fragment, and then the oldest images one by one, until
+  // `enough` says so or only what a start needs is left: the newest image and
+  // the one before it.
+  void MakeRoom(const std::function<bool()>& enough, Instant now);
 
  private:
   struct Published {

@@ -293,6 +293,9 @@ absl::Status CoordinatorImpl::Recover() {
   };
   sequencer.after_batch = [this] { AfterBatch(); };
   sequencer.no_room = [this] { return NoRoom(); };
+  sequencer.on_full = [this] {
+    RequestRoom(RoundBytes() + options_.keep_free_bytes);
+  };
   sequencer.on_fatal = [this](const absl::Status& status) { Fatal(status); };
   sequencer_ = std::make_unique<Sequencer>(std::move(sequencer));
   fold_thread_ = options_.threads->Start([this] { FoldLoop(); });

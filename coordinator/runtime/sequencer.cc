@@ -12,6 +12,8 @@ constexpr absl::Duration kTickEvery = absl::Milliseconds(200);
 constexpr absl::Duration kDiskRetry = absl::Seconds(1);
 // A commit that takes longer held up everything: the run stood still.
 constexpr absl::Duration kStall = absl::Seconds(1);
+// Callers that come later than this are told at once, not left to wait.
+constexpr absl::Duration kTellAfter = absl::Seconds(5);
 
 }  // namespace
 
@@ -74,6 +76,20 @@ std::string Sequencer::trouble() const {
                       " s: the disk does not answer");
 }
 
+absl::Status Sequencer::Stalled() const {
+  {
+    MutexLock lock(&mu_);
+    if (!commit_began_.has_value() ||
+        options_.clock->Now() - *commit_began_ < kTellAfter) {
+      return absl::OkStatus();
+    }
+  }
+  const std::string why = trouble();
+  if (why.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(why, "; what was accepted is kept: try again"));
+}
+
 absl::Status Sequencer::Apply(const Event& event,
                               std::vector<AppliedFact>& applied) {
   const Instant now = options_.clock->Now();
@@ -115,6 +131,7 @@ bool Sequencer::CommitOrWait() {
       durable = false;
       break;
     }
+    options_.on_full();
     MutexLock lock(&mu_);
     if (trouble_.empty()) {
       DILOCO_LOG(ERROR) << "the journal cannot be written; the run waits for "
@@ -156,6 +173,8 @@ void Sequencer::Loop() {
     for (Item& item : batch) {
       if (item.closure) item.closure(!broken);
     }
+    // An event may open a round, as a tick does.
+    options_.soft.no_room = options_.no_room();
     std::vector<AppliedFact> applied;
     struct Answer {
       Reply reply;
@@ -172,7 +191,8 @@ void Sequencer::Loop() {
                                          : applied.back().sequence});
     }
     if (!stopping) {
-      const absl::Status ticked = Apply(TickEvent{options_.no_room()}, applied);
+      const absl::Status ticked =
+          Apply(TickEvent{options_.soft.no_room}, applied);
       DILOCO_CHECK(ticked.ok()) << ticked.message();
     }
     if (!applied.empty() && !CommitOrWait()) {

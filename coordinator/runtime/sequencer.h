@@ -44,6 +44,8 @@ class Sequencer {
     std::function<void()> after_batch;
     // Why the disk has no room for another round; empty: it has.
     std::function<std::string()> no_room = [] { return std::string(); };
+    // On the thread, while the journal waits for space.
+    std::function<void()> on_full = [] {};
     // The journal failed for good: the process cannot go on.
     std::function<void(absl::Status)> on_fatal;
   };
@@ -73,6 +75,8 @@ class Sequencer {
   // Not empty while the journal cannot be written: then nothing queued is
   // answered.
   std::string trouble() const;
+  // UNAVAILABLE, with that, once it has lasted longer than a caller waits.
+  absl::Status Stalled() const;
 
  private:
   struct Item {

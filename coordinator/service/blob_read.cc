@@ -97,12 +97,13 @@ class ReadCall final : public grpc::ServerWriteReactor<v1::ReadChunk>,
 
   absl::Status Open() {
     Coordinator* const coordinator = context_.coordinator;
-    ASSIGN_OR_RETURN(const Digest digest,
+    ASSIGN_OR_RETURN(digest_,
                      DecodeDigest("digest of the file", request_.digest()));
-    ASSIGN_OR_RETURN(const ServedFile served, coordinator->FindFile(digest));
+    ASSIGN_OR_RETURN(const ServedFile served, coordinator->FindFile(digest_));
+    pinned_at_ = coordinator->options().clock->Now();
     if (request_.offset() > served.bytes) {
       return absl::OutOfRangeError(
-          absl::StrCat("file ", digest.Short(), " has ", served.bytes,
+          absl::StrCat("file ", digest_.Short(), " has ", served.bytes,
                        " bytes, asked for offset ", request_.offset()));
     }
     ASSIGN_OR_RETURN(file_,
@@ -126,6 +127,12 @@ class ReadCall final : public grpc::ServerWriteReactor<v1::ReadChunk>,
     chunk_.set_offset(next_);
     chunk_.set_crc32c(Crc32c(*data));
     next_ += data->size();
+    const Instant now = context_.coordinator->options().clock->Now();
+    if (now - pinned_at_ > kReaderPin / 4) {
+      // Looked up again, it stays for its reader.
+      context_.coordinator->FindFile(digest_).status().IgnoreError();
+      pinned_at_ = now;
+    }
     // Tools have no session: what they read is no traffic of the workers.
     if (!request_.session().empty()) {
       context_.coordinator->CountBulkBytes(0, WireBytes(chunk_));
@@ -145,6 +152,8 @@ class ReadCall final : public grpc::ServerWriteReactor<v1::ReadChunk>,
   const v1::ReadRequest request_;
   // Owned by the pending write or by the task.
   std::unique_ptr<ReadableFile> file_;
+  Digest digest_;
+  Instant pinned_at_;
   v1::ReadChunk chunk_;
   uint64_t next_ = 0;
   uint64_t end_ = 0;

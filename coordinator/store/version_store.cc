@@ -153,9 +153,8 @@ void VersionStore::Learn(const Fact& fact) {
   }
 }
 
-std::optional<VersionStore::Found> VersionStore::Find(
+std::optional<VersionStore::Found> VersionStore::FindLocked(
     const Digest& digest) const {
-  MutexLock lock(&mu_);
   for (const auto& [key, entry] : entries_) {
     const std::pair<const FileRef&, std::string> files[] = {
         {entry.blob, BlobPath(key)},
@@ -168,6 +167,20 @@ std::optional<VersionStore::Found> VersionStore::Find(
     }
   }
   return std::nullopt;
+}
+
+std::optional<VersionStore::Found> VersionStore::Find(
+    const Digest& digest) const {
+  MutexLock lock(&mu_);
+  return FindLocked(digest);
+}
+
+std::optional<VersionStore::Found> VersionStore::FindAndPin(
+    const Digest& digest, Instant until) {
+  MutexLock lock(&mu_);
+  std::optional<Found> found = FindLocked(digest);
+  if (found.has_value()) Pin(digest, until);
+  return found;
 }
 
 bool VersionStore::HasImage(Key key, const Entry& entry) const {
@@ -191,7 +204,8 @@ std::optional<std::vector<VersionStore::Step>> VersionStore::BlobChain(
 }
 
 absl::StatusOr<std::vector<VersionStore::Step>> VersionStore::Resolve(
-    uint32_t fragment, std::optional<uint64_t> have, uint64_t to) const {
+    uint32_t fragment, std::optional<uint64_t> have, uint64_t to,
+    Instant pinned_until) {
   MutexLock lock(&mu_);
   if (entries_.count({fragment, to}) == 0) {
     return absl::NotFoundError(
@@ -214,7 +228,10 @@ absl::StatusOr<std::vector<VersionStore::Step>> VersionStore::Resolve(
     }
     break;
   }
-  if (best.has_value()) return *std::move(best);
+  if (best.has_value()) {
+    for (const Step& step : *best) Pin(step.file.digest, pinned_until);
+    return *std::move(best);
+  }
   return absl::NotFoundError(absl::StrCat(
       "nothing that is kept leads to version ", to, " of fragment ", fragment,
       have.has_value() ? absl::StrCat(" from version ", *have)
@@ -266,51 +283,6 @@ absl::StatusOr<uint64_t> VersionStore::LoadNewestImage(
       absl::StrCat("no good image of fragment ", fragment, " up to version ",
                    at_most, " in ", JoinPath(dir_, kImageDir),
                    ": restore the state directory from a backup"));
-}
-
-absl::StatusOr<uint64_t> VersionStore::Prune(uint32_t fragment, int keep_images,
-                                             uint64_t keep_every) {
-  std::vector<std::string> doomed;
-  std::optional<uint64_t> oldest;
-  {
-    MutexLock lock(&mu_);
-    const auto begin = entries_.lower_bound({fragment, 0});
-    int images = 0;
-    for (auto it = entries_.upper_bound({fragment, UINT64_MAX});
-         it != begin && images < keep_images;) {
-      --it;
-      if (!HasImage(it->first, it->second)) continue;
-      oldest = it->first.second;
-      ++images;
-    }
-    if (!oldest.has_value()) {
-      return absl::NotFoundError(
-          absl::StrCat("fragment ", fragment, " has no image"));
-    }
-    const auto end = entries_.lower_bound({fragment, *oldest});
-    for (auto it = begin; it != end;) {
-      const bool keep = it->second.theta_image.bytes > 0 && keep_every > 0 &&
-                        it->first.second % keep_every == 0;
-      if (it->second.blob.bytes > 0) doomed.push_back(BlobPath(it->first));
-      it->second.blob = FileRef{};
-      if (keep) {
-        ++it;
-        continue;
-      }
-      if (it->second.theta_image.bytes > 0) {
-        doomed.push_back(ThetaPath(it->first));
-        doomed.push_back(MomentumPath(it->first));
-      }
-      it = entries_.erase(it);
-    }
-    // The oldest image stands in for its own blob.
-    doomed.push_back(BlobPath({fragment, *oldest}));
-    entries_[{fragment, *oldest}].blob = FileRef{};
-  }
-  for (const std::string& path : doomed) {
-    if (fs_->Exists(path)) RETURN_IF_ERROR(fs_->Remove(path));
-  }
-  return *oldest;
 }
 
 }  // namespace diloco

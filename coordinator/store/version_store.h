@@ -2,7 +2,8 @@
 // immutable part files named by fragment and version and addressed by digest:
 //   images/f00-v000008.theta  images/f00-v000008.momentum
 //   blobs/f00-v000009.blob
-// Files that a reader holds open stay readable when retention removes them.
+// Files that a reader holds open stay readable when retention removes them;
+// pinned ones stay, so that a reader whose connection broke can go on.
 #ifndef COORDINATOR_STORE_VERSION_STORE_H_
 #define COORDINATOR_STORE_VERSION_STORE_H_
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/io/file_system.h"
 #include "common/tensor/part_file.h"
@@ -57,6 +59,8 @@ class VersionStore {
   };
   // Absent also when the file is gone.
   std::optional<Found> Find(const Digest& digest) const;
+  // The same for a reader: retention leaves the file alone until then.
+  std::optional<Found> FindAndPin(const Digest& digest, Instant until);
 
   struct Step {
     bool image = false;
@@ -64,11 +68,11 @@ class VersionStore {
     FileRef file;
     Digest result_digest;
   };
-  // The cheaper chain from `have` (absent: nothing) to `to`; NOT_FOUND when
-  // retention removed what it needs.
+  // The cheaper chain from `have` (absent: nothing) to `to`, pinned until then;
+  // NOT_FOUND when retention removed what it needs.
   absl::StatusOr<std::vector<Step>> Resolve(uint32_t fragment,
                                             std::optional<uint64_t> have,
-                                            uint64_t to) const;
+                                            uint64_t to, Instant pinned_until);
 
   // The newest image whose two files are present and match their digests, not
   // newer than `at_most`; a damaged one is renamed *.broken with a warning and
@@ -79,10 +83,18 @@ class VersionStore {
                                            absl::Span<float> momentum);
 
   // Keeps the newest `keep_images` images, the blobs after the oldest of them,
-  // and every image with version % keep_every == 0 (0: none of those). Returns
-  // the version of the oldest of the newest images; NOT_FOUND without images.
+  // every image with version % keep_every == 0 (0: none of those), and what is
+  // pinned beyond `now`. Returns the version of the oldest of the newest
+  // images; NOT_FOUND without images.
   absl::StatusOr<uint64_t> Prune(uint32_t fragment, int keep_images,
-                                 uint64_t keep_every);
+                                 uint64_t keep_every, Instant now);
+
+  // Removes the oldest image that is not pinned, and the blobs that only led on
+  // from it, for space: its version. Absent when the newest `keep_images` are
+  // all that is left.
+  absl::StatusOr<std::optional<uint64_t>> DropOldestImage(uint32_t fragment,
+                                                          int keep_images,
+                                                          Instant now);
 
  private:
   struct Entry {
@@ -104,11 +116,24 @@ class VersionStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status LoadImage(Key key, const Entry& entry, absl::Span<float> theta,
                          absl::Span<float> momentum);
+  std::optional<Found> FindLocked(const Digest& digest) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Pin(const Digest& digest, Instant until)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsPinned(const FileRef& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropPins(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Forget the files and name them in `doomed`, unless they are pinned.
+  void DoomImage(Key key, Entry& entry, std::vector<std::string>* doomed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DoomBlob(Key key, Entry& entry, std::vector<std::string>* doomed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RemoveFiles(const std::vector<std::string>& doomed);
 
   FileSystem* const fs_;
   const std::string dir_;
   mutable Mutex mu_;
   std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<Digest, Instant> pins_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace diloco

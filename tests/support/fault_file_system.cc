@@ -138,7 +138,9 @@ class FaultFileSystem::Writable : public WritableFile {
     MutexLock lock(&fs_->mu_);
     RETURN_IF_ERROR(CheckAlive());
     const uint64_t present = inode_->content.size();
-    if (size > present && size - present > fs_->space_ - fs_->Used()) {
+    const uint64_t used = fs_->Used();
+    const uint64_t room = fs_->space_ > used ? fs_->space_ - used : 0;
+    if (fs_->IsFull(path_) || (size > present && size - present > room)) {
       return absl::ResourceExhaustedError(
           absl::StrCat("cannot reserve ", size, " bytes for ", path_,
                        ": no space left on device"));
@@ -184,6 +186,15 @@ FaultFileSystem::~FaultFileSystem() = default;
 void FaultFileSystem::set_space(uint64_t bytes) {
   MutexLock lock(&mu_);
   space_ = bytes;
+}
+
+void FaultFileSystem::set_full(std::string part) {
+  MutexLock lock(&mu_);
+  full_ = std::move(part);
+}
+
+bool FaultFileSystem::IsFull(const std::string& path) const {
+  return !full_.empty() && path.find(full_) != std::string::npos;
 }
 
 void FaultFileSystem::FailSync(int n) {
@@ -319,9 +330,10 @@ absl::Status FaultFileSystem::WriteLocked(Inode* inode, const std::string& path,
   const uint64_t size = inode->content.size();
   // What is used takes long to add up.
   const uint64_t used = space_ == UINT64_MAX ? 0 : Used();
-  const uint64_t room = space_ == UINT64_MAX
-                            ? UINT64_MAX
-                            : size + (space_ > used ? space_ - used : 0);
+  uint64_t room = space_ == UINT64_MAX
+                      ? UINT64_MAX
+                      : size + (space_ > used ? space_ - used : 0);
+  if (IsFull(path)) room = size;
   if (!bytes.empty() && offset + bytes.size() > room) {
     bytes = bytes.substr(0, room > offset ? room - offset : 0);
     status = absl::ResourceExhaustedError(

@@ -35,6 +35,8 @@ class FaultFileSystem : public FileSystem {
   // Bytes that all files together may have; writes that would need more keep
   // what fits, as a short write does, and fail with RESOURCE_EXHAUSTED.
   void set_space(uint64_t bytes);
+  // Files whose path contains `part` find no space to grow; "": all do.
+  void set_full(std::string part);
   // The n-th (from 1) Sync or SyncDir from now fails with DATA_LOSS and what
   // it should have made durable is lost at the next Crash. Once.
   void FailSync(int n);
@@ -97,6 +99,7 @@ class FaultFileSystem : public FileSystem {
   absl::Status Mutate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // True when the counter reaches its last step now.
   static bool Fires(int* countdown);
+  bool IsFull(const std::string& path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Used() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckParent(const std::string& path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -115,6 +118,7 @@ class FaultFileSystem : public FileSystem {
   std::set<std::string> locks_ ABSL_GUARDED_BY(mu_);
   uint64_t process_ ABSL_GUARDED_BY(mu_) = 0;  // Handles of older ones fail.
   uint64_t space_ ABSL_GUARDED_BY(mu_) = UINT64_MAX;
+  std::string full_ ABSL_GUARDED_BY(mu_);
   int fail_sync_ ABSL_GUARDED_BY(mu_) = 0;
   int fail_write_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t fail_write_keep_ ABSL_GUARDED_BY(mu_) = 0;

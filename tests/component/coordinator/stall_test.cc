@@ -11,17 +11,6 @@
 namespace diloco {
 namespace {
 
-// Waits for an alarm with `part` in it; the trouble in words.
-std::string AwaitTrouble(const TestRun& run, absl::string_view part = "") {
-  const Instant give_up = Clock::Real()->Now() + absl::Seconds(60);
-  while (Clock::Real()->Now() < give_up) {
-    const std::string trouble = run.coordinator->NotReady();
-    if (!trouble.empty() && absl::StrContains(trouble, part)) return trouble;
-    std::this_thread::yield();
-  }
-  return "";
-}
-
 template <typename F>
 int CountFacts(TestRun& run) {
   std::promise<std::vector<EventReport>> events;
@@ -49,7 +38,7 @@ TEST_CASE("C7.1 while the disk is full the run stays on its round") {
   run.coordinator->Admin(
       PauseEvent{true, "test"},
       [&](const absl::Status& status) { paused.set_value(status); });
-  CHECK(absl::StrContains(AwaitTrouble(run), "waits for disk space"));
+  CHECK(absl::StrContains(run.AwaitTrouble(), "waits for disk space"));
   // Past lease and deadline; nobody's beat is taken meanwhile.
   run.clock.Advance(absl::Minutes(5));
 
@@ -83,7 +72,7 @@ TEST_CASE("a beat that waited for the disk counts before silence does") {
   run.clock.Advance(absl::Seconds(29));
   run.fs.set_space(run.fs.bytes_used());
   run.coordinator->Admin(PauseEvent{true, "test"}, [](const absl::Status&) {});
-  REQUIRE_FALSE(AwaitTrouble(run).empty());
+  REQUIRE_FALSE(run.AwaitTrouble().empty());
   std::promise<void> heard;
   run.coordinator->Beat(run.sessions["a"], Fencing(), WorkerProgress(),
                         [&](absl::StatusOr<uint64_t>) { heard.set_value(); });
@@ -98,15 +87,6 @@ TEST_CASE("a beat that waited for the disk counts before silence does") {
   CHECK(after.workers[1].membership == "lost");
 }
 
-// No round opens any more.
-void Pause(TestRun& run) {
-  std::promise<absl::Status> paused;
-  run.coordinator->Admin(
-      PauseEvent{true, "test"},
-      [&](const absl::Status& status) { paused.set_value(status); });
-  REQUIRE(paused.get_future().get().ok());
-}
-
 TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
   // How much a round takes; the last of it is the fold's fact.
   uint64_t space = 0;
@@ -114,7 +94,7 @@ TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
     TestRun run(1);
     REQUIRE(run.Start().ok());
     run.JoinAll();
-    Pause(run);
+    run.Pause(true);
     run.DeliverAll();
     REQUIRE(run.AwaitVersion(1).ok());
     space = run.fs.bytes_used() - 1;
@@ -122,10 +102,10 @@ TEST_CASE("a stop while the disk is full ends, and the next start goes on") {
   TestRun run(1);
   REQUIRE(run.Start().ok());
   run.JoinAll();
-  Pause(run);
+  run.Pause(true);
   run.fs.set_space(space);
   run.DeliverAll();
-  CHECK_FALSE(AwaitTrouble(run, "the journal waits").empty());
+  CHECK_FALSE(run.AwaitTrouble("the journal waits").empty());
   std::future<void> stopped =
       std::async(std::launch::async, [&] { run.coordinator->Stop(); });
   const bool ended =
@@ -151,11 +131,12 @@ TEST_CASE("a round opens only when its files have room, and then by itself") {
   run.fs.set_space(run.fs.bytes_used() + 7 * update);
   run.DeliverAll();
   REQUIRE(run.AwaitVersion(2).ok());
-  CHECK(absl::StrContains(AwaitTrouble(run), "waiting for disk space"));
+  CHECK(absl::StrContains(run.AwaitTrouble(), "waiting for disk space"));
   const StatusReport waiting = run.Status();
   CHECK(waiting.fragments[0].open_round == 0);
   CHECK(absl::StrContains(waiting.phase_reason, "the files of a round need"));
   run.fs.set_space(UINT64_MAX);
+  run.clock.Advance(absl::Seconds(1));
   while (run.Status().fragments[0].open_round != 3) std::this_thread::yield();
   run.DeliverAll();
   CHECK(run.AwaitVersion(3).ok());

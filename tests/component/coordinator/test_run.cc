@@ -1,6 +1,8 @@
 #include "tests/component/coordinator/test_run.h"
 
 #include <algorithm>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -134,6 +136,25 @@ absl::StatusOr<SettingsChanged> TestRun::Change(SettingsChange change) {
   return Wait<SettingsChanged>([&](Done<SettingsChanged> done) {
     coordinator->ChangeSettings(change, std::move(done));
   });
+}
+
+void TestRun::Pause(bool paused) {
+  std::promise<absl::Status> done;
+  coordinator->Admin(
+      PauseEvent{paused, "test"},
+      [&](const absl::Status& status) { done.set_value(status); });
+  const absl::Status status = done.get_future().get();
+  DILOCO_CHECK(status.ok()) << status;
+}
+
+std::string TestRun::AwaitTrouble(const std::string& part) {
+  const Instant give_up = Clock::Real()->Now() + absl::Seconds(60);
+  while (Clock::Real()->Now() < give_up) {
+    const std::string trouble = coordinator->NotReady();
+    if (!trouble.empty() && absl::StrContains(trouble, part)) return trouble;
+    std::this_thread::yield();
+  }
+  return "";
 }
 
 absl::Status TestRun::JoinWith(const std::string& worker,

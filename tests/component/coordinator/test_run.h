@@ -30,7 +30,7 @@ inline constexpr char kStateDir[] = "state";
 // Calls `hook` before what it does, on the caller's thread.
 class HookedFileSystem final : public FaultFileSystem {
  public:
-  enum class Call { kCreateDirs, kSyncDir, kRename };
+  enum class Call { kCreateDirs, kSyncDir, kRename, kFreeBytes };
   std::function<void(Call call, const std::string& path)> hook;
 
   absl::Status CreateDirs(const std::string& path) override {
@@ -40,6 +40,10 @@ class HookedFileSystem final : public FaultFileSystem {
   absl::Status SyncDir(const std::string& path) override {
     if (hook) hook(Call::kSyncDir, path);
     return FaultFileSystem::SyncDir(path);
+  }
+  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
+    if (hook) hook(Call::kFreeBytes, path);
+    return FaultFileSystem::FreeBytes(path);
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (hook) hook(Call::kRename, to);
@@ -79,6 +83,10 @@ class TestRun {
   absl::StatusOr<SettingsChanged> Change(SettingsChange change);
   // A process of that name with the scratch of those settings takes over.
   absl::Status JoinWith(const std::string& worker, const Digest& settings);
+  // Whether rounds open.
+  void Pause(bool paused);
+  // Waits for an alarm with `part` in it: NotReady's words.
+  std::string AwaitTrouble(const std::string& part = "");
   // What the journal says so far.
   std::vector<EventReport> Events();
   Digest digest() { return Status().fragments[0].digest; }

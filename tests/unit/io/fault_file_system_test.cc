@@ -12,6 +12,21 @@ std::string Content(FileSystem* fs, const std::string& path) {
   return content.ok() ? *content : content.status().ToString();
 }
 
+TEST_CASE("only the files that were named find no space") {
+  FaultFileSystem fs;
+  REQUIRE(WriteFileAtomic(&fs, "a.full", "old").ok());
+  fs.set_full(".full");
+  const auto file = fs.OpenForWrite("a.full");
+  CHECK((*file)->WriteAt(0, "new").ok());
+  CHECK((*file)->WriteAt(3, "more").code() ==
+        absl::StatusCode::kResourceExhausted);
+  CHECK((*file)->Reserve(4).code() == absl::StatusCode::kResourceExhausted);
+  CHECK(*ReadFile(&fs, "a.full") == "new");
+  CHECK(WriteFileAtomic(&fs, "b.other", "new").ok());
+  fs.set_full("");
+  CHECK((*file)->WriteAt(3, "more").ok());
+}
+
 TEST_CASE("a power cut takes unsynced bytes and directory changes") {
   FaultFileSystem fs;
   REQUIRE(fs.CreateDirs("state/x").ok());

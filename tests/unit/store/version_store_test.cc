@@ -11,6 +11,7 @@ namespace {
 using Code = absl::StatusCode;
 
 constexpr int64_t kThetaElements = 1000;
+constexpr Instant kNow = absl::Hours(1);
 
 struct Written {
   FileRef blob;
@@ -126,24 +127,25 @@ TEST_CASE("committed files are durable and found by digest") {
 TEST_CASE("the cheaper way to a version is a chain of changes or an image") {
   Versions v;
   v.AddUpTo(6);
-  REQUIRE(Shape(v.store.Resolve(0, 6, 6)) == Chain{});
-  REQUIRE(Shape(v.store.Resolve(0, 5, 6)) == Chain{{false, 6}});
-  REQUIRE(Shape(v.store.Resolve(0, 4, 6)) == Chain{{false, 5}, {false, 6}});
+  REQUIRE(Shape(v.store.Resolve(0, 6, 6, kNow)) == Chain{});
+  REQUIRE(Shape(v.store.Resolve(0, 5, 6, kNow)) == Chain{{false, 6}});
+  REQUIRE(Shape(v.store.Resolve(0, 4, 6, kNow)) ==
+          Chain{{false, 5}, {false, 6}});
   // As many bytes as by image 4: the chain keeps what the worker has.
-  REQUIRE(Shape(v.store.Resolve(0, 3, 6)) ==
+  REQUIRE(Shape(v.store.Resolve(0, 3, 6, kNow)) ==
           Chain{{false, 4}, {false, 5}, {false, 6}});
-  REQUIRE(Shape(v.store.Resolve(0, 1, 6)) ==
+  REQUIRE(Shape(v.store.Resolve(0, 1, 6, kNow)) ==
           Chain{{true, 4}, {false, 5}, {false, 6}});
-  REQUIRE(Shape(v.store.Resolve(0, std::nullopt, 6)) ==
+  REQUIRE(Shape(v.store.Resolve(0, std::nullopt, 6, kNow)) ==
           Chain{{true, 4}, {false, 5}, {false, 6}});
-  REQUIRE(Shape(v.store.Resolve(0, std::nullopt, 3)) ==
+  REQUIRE(Shape(v.store.Resolve(0, std::nullopt, 3, kNow)) ==
           Chain{{true, 0}, {false, 1}, {false, 2}, {false, 3}});
   // A version that is not published yet leads nowhere.
-  REQUIRE(Shape(v.store.Resolve(0, 99, 4)) == Chain{{true, 4}});
-  REQUIRE(v.store.Resolve(0, 6, 7).status().code() == Code::kNotFound);
-  REQUIRE(v.store.Resolve(1, std::nullopt, 0).status().code() ==
+  REQUIRE(Shape(v.store.Resolve(0, 99, 4, kNow)) == Chain{{true, 4}});
+  REQUIRE(v.store.Resolve(0, 6, 7, kNow).status().code() == Code::kNotFound);
+  REQUIRE(v.store.Resolve(1, std::nullopt, 0, kNow).status().code() ==
           Code::kNotFound);
-  const auto steps = v.store.Resolve(0, 5, 6);
+  const auto steps = v.store.Resolve(0, 5, 6, kNow);
   REQUIRE((*steps)[0].file == v.written[6].blob);
 }
 
@@ -179,7 +181,7 @@ TEST_CASE("C7.1 a damaged image gives way to the one before, and is kept") {
   v.RequireLoaded(4);
   // It is not handed out any more either.
   if (path.find("theta") != std::string::npos) {
-    REQUIRE(Shape(v.store.Resolve(0, std::nullopt, 8)).front() ==
+    REQUIRE(Shape(v.store.Resolve(0, std::nullopt, 8, kNow)).front() ==
             std::make_pair(true, uint64_t{4}));
   }
   // A fold of that round writes it again.
@@ -221,7 +223,7 @@ TEST_CASE("an image of another size is refused") {
 TEST_CASE("retention keeps the newest images, what follows them, and marks") {
   Versions v;
   v.AddUpTo(14);
-  REQUIRE(*v.store.Prune(0, /*keep_images=*/2, /*keep_every=*/100) == 8);
+  REQUIRE(*v.store.Prune(0, /*keep_images=*/2, /*keep_every=*/100, kNow) == 8);
   REQUIRE(*v.fs.List("state/images") ==
           std::vector<std::string>{"f00-v000000.momentum", "f00-v000000.theta",
                                    "f00-v000008.momentum", "f00-v000008.theta",
@@ -232,11 +234,11 @@ TEST_CASE("retention keeps the newest images, what follows them, and marks") {
                                    "f00-v000011.blob", "f00-v000012.blob",
                                    "f00-v000013.blob", "f00-v000014.blob"});
   REQUIRE_FALSE(v.store.Find(v.written[5].blob.digest).has_value());
-  REQUIRE(Shape(v.store.Resolve(0, 5, 14)) ==
+  REQUIRE(Shape(v.store.Resolve(0, 5, 14, kNow)) ==
           Chain{{true, 12}, {false, 13}, {false, 14}});
-  REQUIRE(v.store.Resolve(0, 5, 7).status().code() == Code::kNotFound);
+  REQUIRE(v.store.Resolve(0, 5, 7, kNow).status().code() == Code::kNotFound);
   REQUIRE(*v.Load(14) == 12);
-  REQUIRE(*v.store.Prune(0, 2, 100) == 8);
+  REQUIRE(*v.store.Prune(0, 2, 100, kNow) == 8);
 
   // A restart registers everything that ever was.
   for (const auto& [version, files] : v.written) {
@@ -244,28 +246,85 @@ TEST_CASE("retention keeps the newest images, what follows them, and marks") {
   }
   REQUIRE_FALSE(v.store.Find(v.written[4].theta.digest).has_value());
   REQUIRE(*v.Load(7) == 0);
-  REQUIRE(*v.store.Prune(0, 2, 0) == 8);
+  REQUIRE(*v.store.Prune(0, 2, 0, kNow) == 8);
   REQUIRE_FALSE(v.fs.Exists("state/images/f00-v000000.theta"));
 }
 
 TEST_CASE("retention never removes the only image and counts fragments apart") {
   Versions v;
   v.AddUpTo(3);
-  REQUIRE(*v.store.Prune(0, 2, 0) == 0);
+  REQUIRE(*v.store.Prune(0, 2, 0, kNow) == 0);
   REQUIRE(v.fs.Exists("state/images/f00-v000000.theta"));
   REQUIRE(v.fs.Exists("state/blobs/f00-v000001.blob"));
-  REQUIRE(v.store.Prune(1, 2, 0).status().code() == Code::kNotFound);
+  REQUIRE(v.store.Prune(1, 2, 0, kNow).status().code() == Code::kNotFound);
 }
 
 TEST_CASE("a reader goes on when retention removes its file") {
   Versions v;
   v.AddUpTo(12);
   const auto file = v.fs.OpenForRead("state/blobs/f00-v000002.blob");
-  REQUIRE(v.store.Prune(0, 1, 0).ok());
+  REQUIRE(v.store.Prune(0, 1, 0, kNow).ok());
   REQUIRE_FALSE(v.fs.Exists("state/blobs/f00-v000002.blob"));
   std::string bytes(v.written[2].blob.bytes, '\0');
   REQUIRE((*file)->ReadAt(0, absl::MakeSpan(&bytes[0], bytes.size())).ok());
   REQUIRE(BlockDigest(bytes) == v.written[2].blob.digest);
+}
+
+TEST_CASE("retention leaves alone what a reader is at, for its time") {
+  Versions v;
+  v.AddUpTo(12);
+  const Instant until = kNow + absl::Minutes(10);
+  // A chain that was resolved, a blob and one half of an image.
+  REQUIRE(v.store.Resolve(0, 1, 3, until).ok());
+  REQUIRE(v.store.FindAndPin(v.written[5].blob.digest, until).has_value());
+  REQUIRE(v.store.FindAndPin(v.written[4].momentum.digest, until).has_value());
+  REQUIRE_FALSE(v.store.FindAndPin(Sha256("nothing"), until).has_value());
+  const std::vector<std::string> pinned = {
+      "blobs/f00-v000002.blob", "blobs/f00-v000003.blob",
+      "blobs/f00-v000005.blob", "images/f00-v000004.theta",
+      "images/f00-v000004.momentum"};
+  REQUIRE(*v.store.Prune(0, 1, 0, until - absl::Nanoseconds(1)) == 12);
+  for (const std::string& file : pinned) {
+    INFO(file);
+    CHECK(v.fs.Exists(JoinPath("state", file)));
+  }
+  CHECK(v.store.Find(v.written[3].blob.digest).has_value());
+  CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000001.blob"));
+  CHECK_FALSE(v.fs.Exists("state/images/f00-v000008.theta"));
+  // It reads on, and then goes away.
+  REQUIRE(v.store.FindAndPin(v.written[5].blob.digest, until + absl::Minutes(1))
+              .has_value());
+  REQUIRE(*v.store.Prune(0, 1, 0, until) == 12);
+  for (const std::string& file : pinned) {
+    INFO(file);
+    CHECK(v.fs.Exists(JoinPath("state", file)) ==
+          (file == "blobs/f00-v000005.blob"));
+  }
+  REQUIRE(*v.store.Prune(0, 1, 0, until + absl::Minutes(1)) == 12);
+  CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000005.blob"));
+}
+
+TEST_CASE("for space the oldest images go, down to those of a start") {
+  Versions v;
+  v.AddUpTo(18);
+  REQUIRE(*v.store.Prune(0, 3, 4, kNow) == 8);
+  // 4 has a reader.
+  REQUIRE(v.store.FindAndPin(v.written[4].theta.digest, kNow + absl::Hours(1))
+              .has_value());
+  using Dropped = std::optional<uint64_t>;
+  CHECK(*v.store.DropOldestImage(0, 2, kNow) == Dropped(0));
+  CHECK_FALSE(v.fs.Exists("state/images/f00-v000000.theta"));
+  CHECK(v.fs.Exists("state/blobs/f00-v000009.blob"));
+  CHECK(*v.store.DropOldestImage(0, 2, kNow) == Dropped(8));
+  CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000009.blob"));
+  CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000012.blob"));
+  CHECK(v.fs.Exists("state/blobs/f00-v000013.blob"));
+  CHECK(*v.store.DropOldestImage(0, 2, kNow) == Dropped());
+  CHECK(*v.store.DropOldestImage(0, 2, kNow + absl::Hours(1)) == Dropped(4));
+  CHECK(*v.store.DropOldestImage(0, 2, kNow + absl::Hours(1)) == Dropped());
+  REQUIRE(*v.Load(18) == 16);
+  v.fs.FlipBit("state/images/f00-v000016.theta", 70, 3);
+  REQUIRE(*v.Load(18) == 12);
 }
 
 TEST_CASE("C7.1 an end at any moment of a save leaves the one before intact") {

@@ -68,7 +68,13 @@ std::string Text(const v1::RoundOpenedFact& fact) {
     absl::StrAppend(&text, "; without ", skipped.worker(),
                     Because(skipped.reason()));
   }
-  return text;
+  return text + Because(fact.reason());
+}
+
+std::string Text(const v1::LeaseAddedFact& fact) {
+  return absl::StrCat("round ", fact.round(), " goes on with ",
+                      fact.lease().worker(), ", which it does not wait for",
+                      Because(fact.reason()));
 }
 
 std::string Text(const v1::RoundExtendedFact& fact) {
@@ -199,6 +205,8 @@ std::string FactText(const v1::Record& record) {
       return Text(record.round_opened());
     case v1::Record::kRoundExtended:
       return Text(record.round_extended());
+    case v1::Record::kLeaseAdded:
+      return Text(record.lease_added());
     case v1::Record::kUpdateCommitted:
       return Text(record.update_committed());
     case v1::Record::kUpdateRefused:

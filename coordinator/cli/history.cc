@@ -58,10 +58,23 @@ std::string ChangesText(const SettingsChanged& changed) {
                       changed.reason.empty() ? "" : ": ", changed.reason);
 }
 
+// Who was left out, who came late, each with the reason.
+void PrintExceptions(const RoundRecord& round) {
+  for (const RoundOpened::Skipped& skipped : round.opened.skipped) {
+    std::printf("        without %s: %s\n", Printable(skipped.worker).c_str(),
+                Printable(skipped.reason).c_str());
+  }
+  for (const LeaseAdded& late : round.late) {
+    std::printf("        late %s: %s\n", Printable(late.lease.worker).c_str(),
+                Printable(late.reason).c_str());
+  }
+}
+
 void PrintRound(const RoundRecord& round) {
   for (const SettingsChanged& changed : round.settings) {
     std::printf("        %s\n", Printable(ChangesText(changed)).c_str());
   }
+  PrintExceptions(round);
   if (!round.closed.has_value()) {
     std::printf(round.undone ? "%6lu   undone: %zu of %zu updates were in\n"
                              : "%6lu  open: %zu of %zu updates in\n",
@@ -107,6 +120,13 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
   for (const RoundOpened::Skipped& skipped : round.opened.skipped) {
     json["skipped"].push_back(
         {{"worker", skipped.worker}, {"reason", skipped.reason}});
+  }
+  json["late"] = nlohmann::ordered_json::array();
+  for (const LeaseAdded& late : round.late) {
+    json["late"].push_back({{"worker", late.lease.worker},
+                            {"steps", late.lease.steps},
+                            {"tokens", late.lease.tokens},
+                            {"reason", late.reason}});
   }
   json["extensions"] = nlohmann::ordered_json::array();
   for (const RoundExtended& extended : round.extended) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
@@ -30,7 +31,17 @@ std::string RoundText(const v1::RoundStatus& round) {
                     " updates in, deadline ",
                     FormatSeconds(round.deadline_seconds()));
   }
-  return text + "\n";
+  absl::StrAppend(&text, "\n");
+  if (!round.opened_because().empty()) {
+    absl::StrAppend(&text, "  opened    ", Printable(round.opened_because()),
+                    "\n");
+  }
+  if (round.late_size() > 0) {
+    absl::StrAppend(&text, "  late      ",
+                    Printable(absl::StrJoin(round.late(), ", ")),
+                    ", not waited for\n");
+  }
+  return text;
 }
 
 std::string EvalText(const v1::StatusResponse& status) {

@@ -24,6 +24,8 @@ absl::Status OnEvent(Draft& draft, const UpdateUnusableEvent& event);
 absl::Status OnEvent(Draft& draft, const FoldDoneEvent& event);
 void CloseDueRounds(Draft& draft);
 void OpenDueRounds(Draft& draft);
+// Leases in mid-round, for workers that the round was opened without.
+void LeaseLateWorkers(Draft& draft);
 
 // decide_eval.cc
 absl::Status OnEvent(Draft& draft, const EvalReportEvent& event);

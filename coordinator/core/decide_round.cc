@@ -71,13 +71,21 @@ void Close(Draft& draft, uint32_t fragment, absl::string_view why,
     const bool in_fold = std::any_of(
         closed.members.begin(), closed.members.end(),
         [&](const RoundMember& member) { return member.worker == name; });
-    if (in_fold) continue;
+    // Who came late and has not delivered was not waited for.
+    const bool delivered =
+        open.committed.count(name) != 0 || open.refused.count(name) != 0;
+    if (in_fold || (open.late.count(name) != 0 && !delivered)) continue;
     closed.missing.push_back(name);
     missing.push_back(WhyMissing(draft, open, name));
   }
   closed.reason = std::string(why);
   if (!missing.empty()) {
     absl::StrAppend(&closed.reason, "; missing: ", NameList(missing));
+  }
+  const std::vector<std::string> late = LateWorkers(draft.state(), open);
+  if (!late.empty()) {
+    absl::StrAppend(&closed.reason,
+                    "; still in their windows: ", NameList(late));
   }
   draft.Say(absl::StrCat(
       "round ", closed.round,
@@ -91,8 +99,7 @@ void Extend(Draft& draft, uint32_t fragment,
   RoundExtended extended;
   extended.fragment = fragment;
   extended.round = open.round;
-  extended.added =
-      MakeLeases(draft.policy(), draft.state(), joiners, open.round, &open);
+  extended.added = MoreLeases(draft.policy(), draft.state(), joiners, open);
   extended.reason = std::string(why);
   draft.Say(absl::StrCat("round ", open.round, " extended: ", why));
   draft.Add(std::move(extended));
@@ -122,13 +129,14 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
   const OpenRound& open = *draft.state().fragments[fragment].open;
   const Policy& policy = draft.policy();
   const std::vector<std::string> waited = WaitedFor(draft.state(), open);
+  const std::vector<std::string> late = LateWorkers(draft.state(), open);
   const size_t usable = Usable(draft.state(), open).size();
   const size_t needed = std::max<uint32_t>(1, policy.min_updates);
   const bool overdue =
       draft.now() - RoundTimes(draft.soft(), fragment).deadline_from >=
       open.deadline;
-  const std::string so_far =
-      absl::StrCat(usable, " of ", open.leases.size(), " updates in");
+  const std::string so_far = absl::StrCat(
+      usable, " of ", open.leases.size() - late.size(), " updates in");
 
   if (usable >= needed) {
     if (waited.empty()) {
@@ -149,8 +157,8 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
                         NameList(joiners)));
     return;
   }
-  const bool stuck =
-      waited.empty() && RefusedWorkerIsActive(draft.state(), open);
+  const bool stuck = waited.empty() && late.empty() &&
+                     RefusedWorkerIsActive(draft.state(), open);
   if (stuck && usable == 0) {
     Close(draft, fragment, "every update was refused", /*discard=*/true);
     return;
@@ -167,7 +175,9 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
       }
       Extend(draft, fragment, joiners,
              absl::StrCat("deadline, ", too_few, "; waiting for ",
-                          waited.empty() ? "more workers" : NameList(waited),
+                          !waited.empty() ? NameList(waited)
+                          : !late.empty() ? NameList(late)
+                                          : "more workers",
                           joiners.empty() ? ""
                                           : absl::StrCat(", now also ",
                                                          NameList(joiners))));
@@ -183,6 +193,14 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
   }
 }
 
+std::string WithoutText(const std::vector<RoundOpened::Skipped>& skipped) {
+  std::string text;
+  for (const RoundOpened::Skipped& without : skipped) {
+    absl::StrAppend(&text, "; without ", without.worker, ": ", without.reason);
+  }
+  return text;
+}
+
 void Open(Draft& draft, uint32_t fragment) {
   const FragmentState& of = draft.state().fragments[fragment];
   Eligibility eligibility =
@@ -191,21 +209,33 @@ void Open(Draft& draft, uint32_t fragment) {
   opened.fragment = fragment;
   opened.round = of.last_round + 1;
   opened.base_version = of.version;
-  opened.leases = MakeLeases(draft.policy(), draft.state(), eligibility.workers,
-                             opened.round, nullptr);
+  RoundPlan plan = PlanRound(draft.policy(), draft.state(), draft.soft(),
+                             eligibility.workers, opened.round);
+  opened.leases = MakeLeases(draft.policy(), draft.state(), plan.seats);
   opened.skipped = std::move(eligibility.skipped);
-  opened.deadline = DeadlineFor(draft.policy(), draft.soft(), opened.leases);
-  opened.reason = absl::StrCat(opened.leases.size(), " workers, ",
-                               opened.leases[0].steps, " steps each");
+  for (RoundOpened::Skipped& slow : plan.skipped) {
+    opened.skipped.push_back(std::move(slow));
+  }
+  opened.deadline = plan.deadline;
+  uint32_t steps = 0;
+  for (const Lease& lease : opened.leases) steps = std::max(steps, lease.steps);
+  opened.reason =
+      absl::StrCat(opened.leases.size(), " workers, ", steps, " steps each");
   const uint32_t interval = IntervalOfRound(draft.policy(), opened.round);
-  if (opened.leases[0].steps < interval) {
+  if (steps < interval) {
     absl::StrAppend(&opened.reason, " instead of ", interval,
                     " to end at train.tokens");
   }
-  for (const RoundOpened::Skipped& skipped : opened.skipped) {
-    absl::StrAppend(&opened.reason, "; without ", skipped.worker, ": ",
-                    skipped.reason);
+  for (const Lease& lease : opened.leases) {
+    if (lease.steps == steps) continue;
+    absl::StrAppend(
+        &opened.reason, ", ", lease.worker, " ", lease.steps,
+        lease.window_steps > 0 ? ", the rest of its window" : ", which fit");
   }
+  absl::StrAppend(
+      &opened.reason, "; deadline ",
+      absl::ToInt64Seconds(absl::Ceil(plan.deadline, absl::Seconds(1))),
+      " s: ", plan.deadline_reason, WithoutText(opened.skipped));
   draft.Say(absl::StrCat("round ", opened.round, " opened: ", opened.reason));
   draft.Add(std::move(opened));
 }
@@ -249,6 +279,28 @@ void OpenDueRounds(Draft& draft) {
     if (WhyNoRound(draft.policy(), draft.state(), draft.soft(), i, draft.now())
             .empty()) {
       Open(draft, i);
+    }
+  }
+}
+
+void LeaseLateWorkers(Draft& draft) {
+  if (draft.state().paused) return;
+  for (uint32_t i = 0; i < draft.state().fragments.size(); ++i) {
+    if (!draft.state().fragments[i].open.has_value()) continue;
+    for (const std::string& name :
+         Joiners(draft, *draft.state().fragments[i].open)) {
+      const std::optional<LateSeat> late = LateSeatFor(
+          draft.policy(), draft.state(), draft.soft(), i, name, draft.now());
+      if (!late.has_value()) continue;
+      const OpenRound& open = *draft.state().fragments[i].open;
+      LeaseAdded added;
+      added.fragment = i;
+      added.round = open.round;
+      added.lease = LateLease(draft.policy(), draft.state(), late->seat, open);
+      added.reason = late->reason;
+      draft.Say(
+          absl::StrCat("round ", open.round, ": ", name, " ", added.reason));
+      draft.Add(std::move(added));
     }
   }
 }

@@ -111,6 +111,7 @@ absl::Status EvolveRound(State& state, const RoundOpened& fact) {
   open.round = fact.round;
   open.base_version = fact.base_version;
   open.deadline = fact.deadline;
+  open.reason = fact.reason;
   AddLeases(state, open, fact.leases);
   fragment->last_round = fact.round;
   state.started = true;
@@ -121,6 +122,15 @@ absl::Status EvolveRound(State& state, const RoundExtended& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
   RETURN_IF_ERROR(CheckLeases(state, fact, fact.added, &*fragment->open));
   AddLeases(state, *fragment->open, fact.added);
+  return absl::OkStatus();
+}
+
+absl::Status EvolveRound(State& state, const LeaseAdded& fact) {
+  ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
+  OpenRound& open = *fragment->open;
+  RETURN_IF_ERROR(CheckLeases(state, fact, {fact.lease}, &open));
+  AddLeases(state, open, {fact.lease});
+  open.late.insert(fact.lease.worker);
   return absl::OkStatus();
 }
 
@@ -161,12 +171,12 @@ absl::Status EvolveRound(State& state, const RoundClosed& fact) {
     previous = &member.worker;
   }
 
-  // Who delivered goes on from theta: what was not folded is discarded.
+  // Who delivered goes on from theta: what was not folded is discarded. What
+  // the others carry is not more than their leases allowed.
   for (const auto& [name, lease] : open.leases) {
-    uint64_t& carried = state.workers[name].carried_tokens;
     const bool delivered =
         open.committed.count(name) != 0 || open.refused.count(name) != 0;
-    carried = delivered ? 0 : carried + lease.tokens - lease.carried_tokens;
+    state.workers[name].carried_tokens = delivered ? 0 : lease.tokens;
   }
   std::vector<double>& norms = state.guard.norms;
   for (const RoundMember& member : fact.members) {

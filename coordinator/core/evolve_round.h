@@ -10,6 +10,7 @@ namespace diloco {
 // Each checks everything first: on an error the state is unchanged.
 absl::Status EvolveRound(State& state, const RoundOpened& fact);
 absl::Status EvolveRound(State& state, const RoundExtended& fact);
+absl::Status EvolveRound(State& state, const LeaseAdded& fact);
 absl::Status EvolveRound(State& state, const UpdateCommitted& fact);
 absl::Status EvolveRound(State& state, const UpdateRefused& fact);
 absl::Status EvolveRound(State& state, const RoundClosed& fact);

@@ -38,6 +38,9 @@ struct Lease {
   uint64_t carried_tokens = 0;  // Part of `tokens`, from rounds it missed.
   double progress = 0;          // Of the run when the window starts, 0 to 1.
   double progress_step = 0;     // Added per inner step.
+  // The window ends with so many steps, those carried into it included, also
+  // when `steps` are not done; 0: only `steps` count.
+  uint32_t window_steps = 0;
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };
@@ -133,6 +136,16 @@ struct RoundExtended {
   friend bool operator==(const RoundExtended&, const RoundExtended&) = default;
 };
 
+// A worker that the round was opened without takes part after all. The round
+// does not wait for it: what it has not delivered by the close it carries on.
+struct LeaseAdded {
+  uint32_t fragment = 0;
+  uint64_t round = 0;
+  Lease lease;
+  std::string reason;
+  friend bool operator==(const LeaseAdded&, const LeaseAdded&) = default;
+};
+
 // The update is verified and fsynced in its spool; its receipt may go out.
 struct UpdateCommitted {
   uint32_t fragment = 0;
@@ -169,7 +182,7 @@ struct RoundClosed {
   uint32_t fragment = 0;
   uint64_t round = 0;
   std::vector<RoundMember> members;
-  std::vector<std::string> missing;  // Leased, not in the fold.
+  std::vector<std::string> missing;  // Waited for, not in the fold.
   double loss = 0;                   // Token-weighted mean of the members.
   absl::Duration duration;           // Since opening or restart.
   double outer_lr = 0;
@@ -296,7 +309,7 @@ using Fact =
                  UpdateCommitted, UpdateRefused, RoundClosed, VersionPublished,
                  EvalOpened, EvalReassigned, EvalReported, EvalAbandoned,
                  PauseChanged, StopRequested, RunFinished, LineageStarted,
-                 SettingsChanged>;
+                 SettingsChanged, LeaseAdded>;
 
 }  // namespace diloco
 

@@ -17,8 +17,9 @@ Decision Decide(const Policy& policy, const State& state, const Soft& soft,
     return refusal;
   }
   draft.Hear(event);
-  for (const auto advance : {LoseSilentWorkers, GuardRun, CloseDueRounds,
-                             OpenDueRounds, AdvanceEval, FinishRunWhenDone}) {
+  for (const auto advance :
+       {LoseSilentWorkers, GuardRun, CloseDueRounds, OpenDueRounds,
+        LeaseLateWorkers, AdvanceEval, FinishRunWhenDone}) {
     if (draft.policy_is_old()) break;
     advance(draft);
   }

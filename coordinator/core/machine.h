@@ -38,7 +38,7 @@ struct Policy {
   ShortRound short_round = ShortRound::kExtend;
   LatePolicy late = LatePolicy::kCarry;
   Weighting weighting = Weighting::kTokens;
-  // Fixed deadline; absent is `auto`: 1.5 x the slowest predicted finish.
+  // Fixed deadline; absent is `auto` (eligibility.h).
   std::optional<absl::Duration> deadline;
   uint32_t wait_for = 1;  // Workers that must join before round 1.
   uint32_t max_workers = 256;
@@ -68,6 +68,7 @@ struct JoinEvent {
 struct BeatEvent {
   std::string worker;
   double step_seconds = 0;
+  std::optional<WindowReport> window = std::nullopt;
 };
 // `value` was verified and fsynced in its spool.
 struct UpdateVerifiedEvent {

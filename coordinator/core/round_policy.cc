@@ -8,14 +8,88 @@
 namespace diloco {
 namespace {
 
-constexpr absl::Duration kUnmeasuredDeadline = absl::Minutes(10);
-constexpr absl::Duration kShortestDeadline = absl::Seconds(10);
-constexpr absl::Duration kLongestDeadline = absl::Hours(30 * 24);
-constexpr double kDeadlineFactor = 1.5;
+double ProgressOf(const Policy& policy, uint64_t tokens) {
+  if (policy.train_tokens == 0) return 1.0;
+  return std::min(1.0, static_cast<double>(tokens) /
+                           static_cast<double>(policy.train_tokens));
+}
 
-// Steps of each of `workers` workers, so that the run ends at train_tokens.
-uint32_t StepsOf(const Policy& policy, const State& state, uint64_t round,
-                 uint64_t workers) {
+// Of the run once the round is folded, without what comes late.
+uint64_t TokensExpected(const State& state, const OpenRound& open) {
+  uint64_t tokens = state.folded_tokens;
+  for (const auto& [name, lease] : open.leases) {
+    if (open.late.count(name) == 0) tokens += lease.tokens;
+  }
+  return tokens;
+}
+
+Lease LeaseOf(const Policy& policy, const State& state, const Seat& seat) {
+  const uint64_t per_step = std::max<uint64_t>(1, policy.batch_tokens);
+  Lease lease;
+  lease.worker = seat.worker;
+  lease.steps = seat.steps;
+  lease.window_steps = seat.window_steps;
+  if (policy.late == LatePolicy::kCarry) {
+    lease.carried_tokens = state.workers.at(seat.worker).carried_tokens;
+  }
+  if (seat.window_steps > 0) {
+    // Its leases overlap, their sum says too much: a window is handed in as
+    // soon as it is full.
+    lease.carried_tokens =
+        std::min(lease.carried_tokens,
+                 per_step * (uint64_t{seat.window_steps} + seat.held));
+  }
+  lease.tokens = lease.steps * per_step + lease.carried_tokens;
+  return lease;
+}
+
+// Up to where the run is expected to be at the end of the round. Never back:
+// what a worker has crossed already shortens its next window's stretch of the
+// schedule.
+void SetProgress(const Policy& policy, const State& state, uint64_t expected,
+                 Lease& lease) {
+  lease.progress = std::min(
+      1.0, std::max({ProgressOf(policy, state.folded_tokens),
+                     state.settings.progress_floor,
+                     state.workers.at(lease.worker).progress_reached}));
+  lease.progress_step =
+      std::max(0.0, ProgressOf(policy, expected) - lease.progress) /
+      lease.steps;
+}
+
+// `expected`: tokens of the run at the end of the round, without these leases.
+std::vector<Lease> LeasesOf(const Policy& policy, const State& state,
+                            const std::vector<Seat>& seats, uint64_t expected) {
+  std::vector<Lease> leases;
+  for (const Seat& seat : seats) {
+    leases.push_back(LeaseOf(policy, state, seat));
+    expected += leases.back().tokens;
+  }
+  for (Lease& lease : leases) SetProgress(policy, state, expected, lease);
+  return leases;
+}
+
+// Active workers whose update is neither in nor refused, with a late lease or
+// with another one.
+std::vector<std::string> Undelivered(const State& state, const OpenRound& open,
+                                     bool late) {
+  std::vector<std::string> names;
+  for (const auto& [name, lease] : open.leases) {
+    const auto worker = state.workers.find(name);
+    if (worker != state.workers.end() &&
+        worker->second.membership == Membership::kActive &&
+        (open.late.count(name) != 0) == late &&
+        open.committed.count(name) == 0 && open.refused.count(name) == 0) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+uint32_t RoundSteps(const Policy& policy, const State& state, uint64_t round,
+                    uint64_t workers) {
   const uint64_t interval = IntervalOfRound(policy, round);
   const uint64_t left = policy.train_tokens > state.folded_tokens
                             ? policy.train_tokens - state.folded_tokens
@@ -26,14 +100,6 @@ uint32_t StepsOf(const Policy& policy, const State& state, uint64_t round,
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(needed, 1, std::max<uint64_t>(1, interval)));
 }
-
-double ProgressOf(const Policy& policy, uint64_t tokens) {
-  if (policy.train_tokens == 0) return 1.0;
-  return std::min(1.0, static_cast<double>(tokens) /
-                           static_cast<double>(policy.train_tokens));
-}
-
-}  // namespace
 
 uint32_t IntervalOfRound(const Policy& policy, uint64_t round) {
   if (round <= policy.rounds_first && policy.interval_first > 0) {
@@ -104,60 +170,25 @@ Eligibility WhoIsEligible(const Policy& policy, const State& state,
 }
 
 std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
-                              const std::vector<std::string>& workers,
-                              uint64_t round, const OpenRound* open) {
-  uint64_t expected = state.folded_tokens;
-  uint64_t count = workers.size();
-  if (open != nullptr) {
-    count += open->leases.size();
-    for (const auto& [name, lease] : open->leases) expected += lease.tokens;
-  }
-  const uint32_t steps = StepsOf(policy, state, round, count);
-  std::vector<Lease> leases;
-  for (const std::string& name : workers) {
-    Lease& lease = leases.emplace_back();
-    lease.worker = name;
-    lease.steps = steps;
-    if (policy.late == LatePolicy::kCarry) {
-      lease.carried_tokens = state.workers.at(name).carried_tokens;
-    }
-    lease.tokens = steps * std::max<uint64_t>(1, policy.batch_tokens) +
-                   lease.carried_tokens;
-    expected += lease.tokens;
-  }
-  const double start = ProgressOf(policy, state.folded_tokens);
-  const double end = ProgressOf(policy, expected);
-  for (Lease& lease : leases) {
-    // Never back: what a worker has crossed already shortens its next window's
-    // stretch of the schedule.
-    lease.progress = std::min(
-        1.0, std::max({start, state.settings.progress_floor,
-                       state.workers.at(lease.worker).progress_reached}));
-    lease.progress_step = std::max(0.0, end - lease.progress) / steps;
-  }
-  return leases;
+                              const std::vector<Seat>& seats) {
+  return LeasesOf(policy, state, seats, state.folded_tokens);
 }
 
-absl::Duration DeadlineFor(const Policy& policy, const Soft& soft,
-                           const std::vector<Lease>& leases) {
-  if (policy.deadline.has_value()) {
-    return WholeMilliseconds(
-        std::clamp(*policy.deadline, absl::Milliseconds(1), kLongestDeadline));
-  }
-  double slowest = 0;
-  absl::Duration shortest = kShortestDeadline;
-  for (const Lease& lease : leases) {
-    const auto found = soft.workers.find(lease.worker);
-    if (found == soft.workers.end() || found->second.step_seconds <= 0) {
-      // It may be slower than all that were measured.
-      shortest = kUnmeasuredDeadline;
-      continue;
-    }
-    slowest = std::max(slowest, lease.steps * found->second.step_seconds +
-                                    found->second.upload_seconds);
-  }
-  return WholeMilliseconds(std::clamp(absl::Seconds(kDeadlineFactor * slowest),
-                                      shortest, kLongestDeadline));
+std::vector<Lease> MoreLeases(const Policy& policy, const State& state,
+                              const std::vector<std::string>& workers,
+                              const OpenRound& open) {
+  const uint32_t steps = RoundSteps(policy, state, open.round,
+                                    workers.size() + open.leases.size());
+  std::vector<Seat> seats;
+  for (const std::string& name : workers) seats.push_back({name, steps});
+  return LeasesOf(policy, state, seats, TokensExpected(state, open));
+}
+
+Lease LateLease(const Policy& policy, const State& state, const Seat& seat,
+                const OpenRound& open) {
+  Lease lease = LeaseOf(policy, state, seat);
+  SetProgress(policy, state, TokensExpected(state, open), lease);
+  return lease;
 }
 
 std::string WhyNoRound(const Policy& policy, const State& state,
@@ -185,16 +216,12 @@ std::string WhyNoRound(const Policy& policy, const State& state,
 }
 
 std::vector<std::string> WaitedFor(const State& state, const OpenRound& open) {
-  std::vector<std::string> names;
-  for (const auto& [name, lease] : open.leases) {
-    const auto worker = state.workers.find(name);
-    if (worker != state.workers.end() &&
-        worker->second.membership == Membership::kActive &&
-        open.committed.count(name) == 0 && open.refused.count(name) == 0) {
-      names.push_back(name);
-    }
-  }
-  return names;
+  return Undelivered(state, open, /*late=*/false);
+}
+
+std::vector<std::string> LateWorkers(const State& state,
+                                     const OpenRound& open) {
+  return Undelivered(state, open, /*late=*/true);
 }
 
 std::string NameList(const std::vector<std::string>& names) {

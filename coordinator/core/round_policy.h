@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/core/eligibility.h"
 #include "coordinator/core/machine.h"
 
 namespace diloco {
@@ -30,17 +31,22 @@ struct Eligibility {
 Eligibility WhoIsEligible(const Policy& policy, const State& state,
                           const Soft& soft, Instant now);
 
-// Leases of `round` for `workers`, beside those that `open` (may be null) has.
-// `workers` or the round's leases must not both be empty.
-std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
-                              const std::vector<std::string>& workers,
-                              uint64_t round, const OpenRound* open);
+// Steps of each of `workers` workers: the interval, or fewer so that the run
+// ends at train_tokens.
+uint32_t RoundSteps(const Policy& policy, const State& state, uint64_t round,
+                    uint64_t workers);
 
-// The fixed deadline, or 1.5 x the slowest predicted finish: at least 10 s, or
-// 10 min when a worker is not measured yet. Whole milliseconds, as the journal
-// keeps it.
-absl::Duration DeadlineFor(const Policy& policy, const Soft& soft,
-                           const std::vector<Lease>& leases);
+// The leases of a round that opens.
+std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
+                              const std::vector<Seat>& seats);
+// Whole windows for `workers`, beside the leases that the round has.
+std::vector<Lease> MoreLeases(const Policy& policy, const State& state,
+                              const std::vector<std::string>& workers,
+                              const OpenRound& open);
+// A lease that the round does not wait for: nothing is expected of it, and it
+// crosses the same stretch of the schedule as the others.
+Lease LateLease(const Policy& policy, const State& state, const Seat& seat,
+                const OpenRound& open);
 
 // Why no round opens although none is open; empty when one could open now.
 std::string WhyNoRound(const Policy& policy, const State& state,
@@ -48,6 +54,8 @@ std::string WhyNoRound(const Policy& policy, const State& state,
 
 // Leased, active workers on whose update the round still waits, in name order.
 std::vector<std::string> WaitedFor(const State& state, const OpenRound& open);
+// Likewise those with a late lease, which it does not wait for.
+std::vector<std::string> LateWorkers(const State& state, const OpenRound& open);
 
 // "a, b and c"; "nobody" when empty.
 std::string NameList(const std::vector<std::string>& names);

@@ -29,7 +29,11 @@ struct Hear {
     soft.workers[event.worker].last_heard = now;
   }
   void operator()(const BeatEvent& event) {
-    Measure(event.step_seconds, From(event.worker).step_seconds);
+    Soft::Worker& worker = From(event.worker);
+    Measure(event.step_seconds, worker.step_seconds);
+    if (!event.window.has_value()) return;
+    worker.window = event.window;
+    worker.window_at = now;
   }
   void operator()(const UpdateVerifiedEvent& event) {
     Measure(event.upload_seconds, From(event.worker).upload_seconds);
@@ -62,7 +66,9 @@ void HearEvent(Soft& soft, const Event& event, Instant now) {
 
 void NoteFact(Soft& soft, const Fact& fact, Instant now) {
   if (const auto* joined = std::get_if<WorkerJoined>(&fact)) {
-    soft.workers[joined->worker].session_used = false;
+    Soft::Worker& worker = soft.workers[joined->worker];
+    worker.session_used = false;
+    worker.window.reset();
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     MutableRound(soft, opened->fragment) = Soft::Round{now, now};
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
@@ -81,6 +87,7 @@ void StandStill(Soft& soft, absl::Duration stall) {
   }
   for (auto& [name, worker] : soft.workers) {
     if (worker.last_heard.has_value()) *worker.last_heard += stall;
+    worker.window_at += stall;
   }
 }
 

@@ -120,6 +120,9 @@ struct Apply {
   absl::Status operator()(const RoundExtended& fact) {
     return EvolveRound(state, fact);
   }
+  absl::Status operator()(const LeaseAdded& fact) {
+    return EvolveRound(state, fact);
+  }
   absl::Status operator()(const UpdateCommitted& fact) {
     return EvolveRound(state, fact);
   }

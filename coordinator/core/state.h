@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,9 +59,11 @@ struct OpenRound {
   uint64_t round = 0;
   uint64_t base_version = 0;
   std::map<std::string, Lease> leases;
+  std::set<std::string> late;  // Of `leases`: the round does not wait for them.
   std::map<std::string, StoredUpdate> committed;
   std::map<std::string, UpdateRefused> refused;
   absl::Duration deadline;  // Of one period; an extension starts another.
+  std::string reason;       // Of its opening, in words.
 
   friend bool operator==(const OpenRound&, const OpenRound&) = default;
 };
@@ -170,6 +173,16 @@ struct State {
 // one is a bug or a damaged journal: INVALID_ARGUMENT, state unchanged.
 absl::Status Evolve(State& state, const Fact& fact);
 
+// What a worker's beat says of the work that it holds.
+struct WindowReport {
+  uint64_t round = 0;         // Whose lease it trains under.
+  uint32_t leased_steps = 0;  // Done of that lease.
+  uint32_t steps = 0;         // Not handed in yet, carried ones included.
+  uint64_t tokens = 0;        // Of those.
+  uint64_t version = 0;       // Of its copy of theta, and its digest.
+  std::optional<Digest> digest;
+};
+
 // Never durable: instants and measured rates.
 struct Soft {
   struct Worker {
@@ -179,6 +192,8 @@ struct Soft {
     double upload_seconds = 0;  // Of its last update; 0: not measured yet.
     // A call came under the newest session, so its Join's reply was not lost.
     bool session_used = false;
+    std::optional<WindowReport> window;
+    Instant window_at;  // When `window` came.
   };
   struct Round {
     Instant started_at;     // Opening or restart.

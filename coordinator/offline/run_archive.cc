@@ -61,6 +61,8 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
     settings_.push_back(*changed);
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
     Find(extended->fragment, extended->round)->extended.push_back(*extended);
+  } else if (const auto* added = std::get_if<LeaseAdded>(&fact)) {
+    Find(added->fragment, added->round)->late.push_back(*added);
   } else if (const auto* update = std::get_if<UpdateCommitted>(&fact)) {
     Find(update->fragment, update->round)->updates[update->worker] = *update;
   } else if (const auto* refused = std::get_if<UpdateRefused>(&fact)) {

@@ -29,6 +29,7 @@ struct RoundRecord {
   std::vector<SettingsChanged> settings;  // Since the round before opened.
   RoundOpened opened;
   std::vector<RoundExtended> extended;
+  std::vector<LeaseAdded> late;
   std::map<std::string, UpdateCommitted> updates;  // By worker.
   std::vector<UpdateRefused> refused;
   std::optional<RoundClosed> closed;

@@ -80,6 +80,8 @@ struct WorkerProgress {
   uint64_t bytes_received = 0;
   uint64_t skipped_steps = 0;
   std::string state;
+  uint32_t unsent_steps = 0;  // In its window, carried ones included.
+  uint64_t unsent_tokens = 0;
   uint64_t version = 0;
   std::optional<Digest> digest;
 };
@@ -135,6 +137,8 @@ struct StatusReport {
     uint32_t leased = 0;
     uint32_t delivered = 0;
     bool folding = false;
+    std::string opened_because;
+    std::vector<std::string> late;  // With leases that are not waited for.
   };
   std::vector<Fragment> fragments;
   std::vector<WorkerReport> workers;

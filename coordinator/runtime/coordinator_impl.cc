@@ -244,8 +244,12 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
           " of this lineage, the newest here is ", state.fragments[0].version,
           ": an older copy of the state directory was put back")));
     }
-    HearEvent(sequencer_->soft(), BeatEvent{*worker, progress.step_seconds},
-              options_.clock->Now());
+    const BeatEvent beat{
+        *worker, progress.step_seconds,
+        WindowReport{progress.round, progress.window_step,
+                     progress.unsent_steps, progress.unsent_tokens,
+                     progress.version, progress.digest}};
+    HearEvent(sequencer_->soft(), beat, options_.clock->Now());
     // The copy it holds, against what was published.
     if (progress.digest.has_value() &&
         progress.version == state.fragments[0].version &&
@@ -270,7 +274,7 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
       metrics_.SetWorker(*worker, progress);
     }
     if (membership == Membership::kLost) {
-      sequencer_->Submit(BeatEvent{*worker, progress.step_seconds}, nullptr);
+      sequencer_->Submit(beat, nullptr);
     }
     done(state.revision);
   });

@@ -9,6 +9,10 @@ constexpr char kRoundsHelp[] =
 constexpr char kUpdates[] = "diloco_coordinator_updates_total";
 constexpr char kUpdatesHelp[] = "Updates of workers, by result.";
 
+constexpr char kLeases[] = "diloco_coordinator_leases_total";
+constexpr char kLeasesHelp[] =
+    "Leases of rounds, by kind: opened ones are waited for, late ones not.";
+
 const std::vector<double> kSeconds = {0.01, 0.03, 0.1, 0.3, 1,    3,
                                       10,   30,   100, 300, 1000, 3000};
 
@@ -90,6 +94,15 @@ CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
                                             {{"result", "refused"}})),
       updates_missing_(registry->AddCounter(kUpdates, kUpdatesHelp,
                                             {{"result", "missing"}})),
+      leases_opened_(
+          registry->AddCounter(kLeases, kLeasesHelp, {{"kind", "opened"}})),
+      leases_late_(
+          registry->AddCounter(kLeases, kLeasesHelp, {{"kind", "late"}})),
+      skipped_(registry->AddCounter(
+          "diloco_coordinator_skipped_workers_total",
+          "Workers that a round was opened without, of those not gone.")),
+      deadline_(registry->AddGauge("diloco_coordinator_round_deadline_seconds",
+                                   "Deadline of the newest round.")),
       journal_records_(
           registry->AddCounter("diloco_coordinator_journal_records_total",
                                "Facts made durable by this process.")),
@@ -120,8 +133,15 @@ void CoordinatorMetrics::Count(const Fact& fact) {
     (closed->members.empty() ? rounds_void_ : rounds_folded_)->Increment();
     updates_missing_->Increment(static_cast<double>(closed->missing.size()));
     round_seconds_->Observe(absl::ToDoubleSeconds(closed->duration));
-  } else if (std::holds_alternative<RoundExtended>(fact)) {
+  } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
     rounds_extended_->Increment();
+    leases_opened_->Increment(static_cast<double>(extended->added.size()));
+  } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
+    leases_opened_->Increment(static_cast<double>(opened->leases.size()));
+    skipped_->Increment(static_cast<double>(opened->skipped.size()));
+    deadline_->Set(absl::ToDoubleSeconds(opened->deadline));
+  } else if (std::holds_alternative<LeaseAdded>(fact)) {
+    leases_late_->Increment();
   } else if (std::holds_alternative<UpdateCommitted>(fact)) {
     updates_accepted_->Increment();
   } else if (std::holds_alternative<UpdateRefused>(fact)) {

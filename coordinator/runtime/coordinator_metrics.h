@@ -45,6 +45,10 @@ class CoordinatorMetrics {
   Counter* const updates_accepted_;
   Counter* const updates_refused_;
   Counter* const updates_missing_;
+  Counter* const leases_opened_;
+  Counter* const leases_late_;
+  Counter* const skipped_;
+  Gauge* const deadline_;
   Counter* const journal_records_;
   Histogram* const round_seconds_;
 };

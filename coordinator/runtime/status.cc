@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "coordinator/core/round_policy.h"
 #include "coordinator/core/soft.h"
 #include "coordinator/runtime/coordinator_impl.h"
 
@@ -39,7 +40,10 @@ StatusReport CoordinatorImpl::MakeStatus() const {
       out.open_round = fragment.open->round;
       out.open_for = now - soft.rounds[f].started_at;
       out.deadline = fragment.open->deadline;
-      out.leased = static_cast<uint32_t>(fragment.open->leases.size());
+      out.opened_because = fragment.open->reason;
+      out.late = LateWorkers(state, *fragment.open);
+      out.leased =
+          static_cast<uint32_t>(fragment.open->leases.size() - out.late.size());
       out.delivered = static_cast<uint32_t>(fragment.open->committed.size());
     }
     report.fragments.push_back(out);

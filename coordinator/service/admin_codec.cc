@@ -68,6 +68,8 @@ void EncodeStatus(const StatusReport& report, v1::StatusResponse* out) {
     to->set_leased(fragment.leased);
     to->set_delivered(fragment.delivered);
     to->set_folding(fragment.folding);
+    to->set_opened_because(fragment.opened_because);
+    for (const std::string& worker : fragment.late) to->add_late(worker);
   }
   for (const WorkerReport& worker : report.workers) {
     EncodeWorker(worker, report.batch_tokens, out->add_workers());

@@ -113,6 +113,7 @@ void EncodeView(const ViewOutcome& view,
     to->set_progress_step(lease.lease.progress_step);
     to->set_deadline_ms(Milliseconds(lease.deadline_left));
     to->set_delivered(lease.delivered);
+    to->set_window_steps(lease.lease.window_steps);
   }
   // Without a shard there is nothing to evaluate on.
   if (eval_shard.has_value()) {
@@ -152,6 +153,8 @@ absl::StatusOr<WorkerProgress> DecodeProgress(
   progress.bytes_received = report.bytes_received();
   progress.skipped_steps = report.skipped_steps();
   progress.state = ShortText(report.state());
+  progress.unsent_steps = report.unsent_steps();
+  progress.unsent_tokens = report.unsent_tokens();
   progress.version = report.version();
   ASSIGN_OR_RETURN(progress.digest,
                    DecodeOptionalDigest("digest of the copy", report.digest()));
@@ -174,6 +177,8 @@ void EncodeProgress(const WorkerProgress& progress, v1::ProgressReport* out) {
   out->set_bytes_received(progress.bytes_received);
   out->set_skipped_steps(progress.skipped_steps);
   out->set_state(progress.state);
+  out->set_unsent_steps(progress.unsent_steps);
+  out->set_unsent_tokens(progress.unsent_tokens);
   out->set_version(progress.version);
   if (progress.digest.has_value()) out->set_digest(progress.digest->ToBytes());
 }

@@ -46,6 +46,7 @@ Lease ToLease(const v1::StoredLease& lease) {
   result.carried_tokens = lease.carried_tokens();
   result.progress = lease.progress();
   result.progress_step = lease.progress_step();
+  result.window_steps = lease.window_steps();
   return result;
 }
 
@@ -148,6 +149,11 @@ absl::StatusOr<Fact> From(const v1::RoundExtendedFact& in) {
   }
   fact.reason = in.reason();
   return fact;
+}
+
+absl::StatusOr<Fact> From(const v1::LeaseAddedFact& in) {
+  return LeaseAdded{in.fragment(), in.round(), ToLease(in.lease()),
+                    in.reason()};
 }
 
 absl::StatusOr<Fact> From(const v1::UpdateCommittedFact& in) {
@@ -314,6 +320,8 @@ absl::StatusOr<Fact> FromRecord(const v1::Record& record) {
       return From(record.lineage_started());
     case v1::Record::kSettingsChanged:
       return From(record.settings_changed());
+    case v1::Record::kLeaseAdded:
+      return From(record.lease_added());
     case v1::Record::FACT_NOT_SET:
       break;
   }

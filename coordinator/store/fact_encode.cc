@@ -43,6 +43,7 @@ void Put(const Lease& lease, v1::StoredLease* out) {
   out->set_carried_tokens(lease.carried_tokens);
   out->set_progress(lease.progress);
   out->set_progress_step(lease.progress_step);
+  out->set_window_steps(lease.window_steps);
 }
 
 void Put(const UpdateValue& value, v1::StoredUpdateValue* out) {
@@ -130,6 +131,13 @@ struct ToRecord {
     out->set_fragment(fact.fragment);
     out->set_round(fact.round);
     for (const Lease& lease : fact.added) Put(lease, out->add_added());
+    out->set_reason(Text(fact.reason));
+  }
+  void operator()(const LeaseAdded& fact) {
+    v1::LeaseAddedFact* out = record.mutable_lease_added();
+    out->set_fragment(fact.fragment);
+    out->set_round(fact.round);
+    Put(fact.lease, out->mutable_lease());
     out->set_reason(Text(fact.reason));
   }
   void operator()(const UpdateCommitted& fact) {

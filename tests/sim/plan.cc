@@ -226,6 +226,9 @@ Plan DrawPlan(const SimOptions& options) {
                       options.faults_per_hour > 0 && own.Chance(0.3);
     plan.start.push_back(late ? own.Uniform() * plan.nominal
                               : own.Uniform() * absl::Seconds(2));
+    // Some machines are much slower than the others.
+    Stream machine(options.seed, absl::StrCat("machine ", i));
+    if (machine.Chance(0.1)) plan.factor.back() *= 2 + 8 * machine.Uniform();
   }
   if (options.faults_per_hour <= 0) return plan;
   Stream times(options.seed, "times");

@@ -46,6 +46,10 @@ class SimTrainer final : public Trainer {
     window_.clear();
     return inner_.Load(fragment, values);
   }
+  absl::Status Rebase(uint32_t fragment,
+                      absl::Span<const float> values) override {
+    return inner_.Rebase(fragment, values);
+  }
   absl::StatusOr<Ticket> Take(uint32_t fragment) override {
     taken_ = window_;
     return inner_.Take(fragment);

@@ -296,6 +296,9 @@ void Simulation::TakeFacts(const std::shared_ptr<Server>& server,
       more = absl::StrCat(" round ", opened->round, ": ", opened->reason);
     } else if (const auto* extended = std::get_if<RoundExtended>(&event.fact)) {
       more = absl::StrCat(" round ", extended->round, ": ", extended->reason);
+    } else if (const auto* added = std::get_if<LeaseAdded>(&event.fact)) {
+      more = absl::StrCat(" round ", added->round, ": ", added->lease.worker,
+                          " ", added->reason);
     } else if (const auto* finished = std::get_if<RunFinished>(&event.fact)) {
       more = absl::StrCat(": ", finished->reason);
     }

@@ -81,7 +81,9 @@ Action NextAction(const LocalState& local, const ViewInput& view,
                                  " is settled; waiting for the others");
     return action;
   }
-  action.kind = local.window.steps_done < view.lease->steps
+  const bool full = view.lease->window_steps > 0 &&
+                    local.window.steps >= view.lease->window_steps;
+  action.kind = !full && local.window.steps_done < view.lease->steps
                     ? Action::Kind::kStep
                     : Action::Kind::kSubmit;
   return action;

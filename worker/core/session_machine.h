@@ -46,6 +46,9 @@ struct ViewInput {
     uint64_t base_version = 0;
     uint32_t steps = 0;
     bool delivered = false;
+    // The window is full with so many steps, carried ones included; 0: when
+    // `steps` are done.
+    uint32_t window_steps = 0;
   };
   std::optional<Lease> lease;
   struct Eval {

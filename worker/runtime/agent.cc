@@ -107,6 +107,9 @@ void Agent::Report(const std::string& state) {
   progress_.round = local_.window.round;
   progress_.window_step = local_.window.steps_done;
   progress_.inner_steps = inner_steps_;
+  const bool unsent = !local_.window.delivered;
+  progress_.unsent_steps = unsent ? local_.window.steps : 0;
+  progress_.unsent_tokens = unsent ? local_.window.tokens : 0;
   // Until this window is timed, the rate of the one before stands.
   if (window_timed_ > 0) {
     progress_.step_seconds = window_seconds_ / window_timed_;
@@ -143,7 +146,7 @@ ViewInput Agent::ToInput(const RunView& view) const {
   if (!view.leases.empty()) {
     const RunView::Lease& lease = view.leases[0];
     input.lease = ViewInput::Lease{lease.round, lease.base_version, lease.steps,
-                                   lease.delivered};
+                                   lease.delivered, lease.window_steps};
   }
   for (const RunView::Eval& eval : view.evals) {
     input.evals.push_back({eval.version, eval.slice});
@@ -268,7 +271,7 @@ absl::Status Agent::Begin(const RunView::Lease& lease, bool carry) {
         trainer_->ReadAnchor(lease.fragment, absl::MakeSpan(anchor)));
     RETURN_IF_ERROR(trainer_->Load(lease.fragment, anchor));
   }
-  BeginWindow(local_, {lease.round, lease.base_version, lease.steps, false},
+  BeginWindow(local_, {lease.round, lease.base_version, lease.steps, false, 0},
               carry);
   spooled_.reset();
   window_seconds_ = 0;

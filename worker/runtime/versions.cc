@@ -51,7 +51,8 @@ absl::Status Agent::ApplyFiles(const std::vector<RemoteFile>& files,
                    static_cast<size_t>(i * kFrameElements),
                    static_cast<size_t>(reader.FrameElements(i)))));
       }
-      RETURN_IF_ERROR(trainer_->Load(fragment, values));
+      RETURN_IF_ERROR(carry ? trainer_->Rebase(fragment, values)
+                            : trainer_->Load(fragment, values));
     }
     RETURN_IF_ERROR(options_.fs->Remove(path));
     held_digest_ = trainer_->AnchorDigest(fragment);
@@ -60,7 +61,7 @@ absl::Status Agent::ApplyFiles(const std::vector<RemoteFile>& files,
           "version ", file.version, " has digest ", held_digest_->Short(),
           " here, ", file.result_digest.Short(), " was published"));
     }
-    FinishCatchUp(local_, file.version, carry && !file.image);
+    FinishCatchUp(local_, file.version, carry);
   }
   return absl::OkStatus();
 }

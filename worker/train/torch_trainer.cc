@@ -70,6 +70,20 @@ class TorchTrainer final : public Trainer {
     return Guarded("load", [&] { return WriteLocal(fragment, values); });
   }
 
+  absl::Status Rebase(uint32_t fragment,
+                      absl::Span<const float> values) override {
+    RETURN_IF_ERROR(CheckFragment(fragment, values.size()));
+    const absl::Span<float> anchor = AnchorOf(fragment);
+    std::vector<float> local(anchor.size());
+    RETURN_IF_ERROR(Guarded(
+        "rebase", [&] { return CopyLocal(fragment, absl::MakeSpan(local)); }));
+    for (size_t i = 0; i < local.size(); ++i) {
+      local[i] += values[i] - anchor[i];
+      anchor[i] = values[i];
+    }
+    return Guarded("rebase", [&] { return WriteLocal(fragment, local); });
+  }
+
   absl::StatusOr<Ticket> Take(uint32_t fragment) override {
     RETURN_IF_ERROR(CheckFragment(fragment));
     std::vector<float>& delta = taken_[fragment];

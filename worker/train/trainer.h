@@ -64,6 +64,10 @@ class Trainer {
   // Sets anchor and local values of a fragment (elements as in the layout).
   virtual absl::Status Load(uint32_t fragment,
                             absl::Span<const float> values) = 0;
+  // Sets the anchor and moves the local values along with it: steps that were
+  // not taken stay in them.
+  virtual absl::Status Rebase(uint32_t fragment,
+                              absl::Span<const float> values) = 0;
   // Copies anchor - local of a fragment and returns; the copy is independent
   // of later steps. At most one ticket per fragment.
   struct Ticket {

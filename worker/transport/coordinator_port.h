@@ -66,6 +66,7 @@ struct RunView {
     double progress_step = 0;
     absl::Duration deadline_left;
     bool delivered = false;
+    uint32_t window_steps = 0;  // The window is full with these; 0: no limit.
   };
   struct Eval {
     uint64_t version = 0;
@@ -108,6 +109,8 @@ struct ProgressReport {
   uint64_t earlier_bytes_received = 0;
   uint64_t skipped_steps = 0;
   std::string state;
+  uint32_t unsent_steps = 0;  // In the window, carried ones included.
+  uint64_t unsent_tokens = 0;
   uint64_t version = 0;
   std::optional<Digest> digest;  // Of the copy held, from its memory.
 };

@@ -41,6 +41,7 @@ absl::StatusOr<RunView::Lease> DecodeLease(const v1::LeaseView& in) {
   lease.progress_step = in.progress_step();
   lease.deadline_left = absl::Milliseconds(in.deadline_ms());
   lease.delivered = in.delivered();
+  lease.window_steps = in.window_steps();
   return lease;
 }
 
@@ -149,6 +150,8 @@ void EncodeReport(const ProgressReport& report,
   out->set_bytes_received(report.earlier_bytes_received + traffic.received);
   out->set_skipped_steps(report.skipped_steps);
   out->set_state(report.state);
+  out->set_unsent_steps(report.unsent_steps);
+  out->set_unsent_tokens(report.unsent_tokens);
   out->set_version(report.version);
   if (report.digest.has_value()) out->set_digest(report.digest->ToBytes());
 }

@@ -21,6 +21,7 @@ LossSum SumOf(const std::vector<float>& values, const Batch& batch) {
 }  // namespace
 
 absl::StatusOr<StepResult> FakeTrainer::Step(const Batch& batch, double lr) {
+  if (spend_) spend_();
   ++steps_;
   ++steps_off_anchor_;
   if (step_count_ != nullptr) ++*step_count_;
@@ -71,6 +72,20 @@ absl::Status FakeTrainer::Load(uint32_t fragment,
   std::copy(values.begin(), values.end(), local.begin());
   std::copy(values.begin(), values.end(), Range(fragment, anchor_).begin());
   steps_off_anchor_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status FakeTrainer::Rebase(uint32_t fragment,
+                                 absl::Span<const float> values) {
+  const absl::Span<float> local = Range(fragment, local_);
+  const absl::Span<float> anchor = Range(fragment, anchor_);
+  if (values.size() != local.size()) {
+    return absl::InvalidArgumentError("size differs");
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    local[i] += values[i] - anchor[i];
+    anchor[i] = values[i];
+  }
   return absl::OkStatus();
 }
 

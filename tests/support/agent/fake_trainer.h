@@ -6,6 +6,7 @@
 #define TESTS_SUPPORT_AGENT_FAKE_TRAINER_H_
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,10 @@ class FakeTrainer final : public Trainer {
   }
   // The step follows the gradient itself instead of its running average.
   void UsePlainSgd() { plain_sgd_ = true; }
+  // Called before each step, for the time that it is to take.
+  void SpendBeforeStep(std::function<void()> spend) {
+    spend_ = std::move(spend);
+  }
   // The optimiser's state of a checkpoint is not taken over.
   void StartCold() { cold_ = true; }
   // The anchor is copied there when this trainer ends.
@@ -63,6 +68,8 @@ class FakeTrainer final : public Trainer {
   absl::StatusOr<LossSum> Evaluate(const Batch& batch) override;
   absl::StatusOr<LossSum> EvaluateAnchor(const Batch& batch) override;
   absl::Status Load(uint32_t fragment, absl::Span<const float> values) override;
+  absl::Status Rebase(uint32_t fragment,
+                      absl::Span<const float> values) override;
   absl::StatusOr<Ticket> Take(uint32_t fragment) override;
   absl::Status Encode(Ticket ticket, PartWriter& writer) override;
   absl::Status Merge(uint32_t fragment, const PartReader& change,
@@ -94,6 +101,7 @@ class FakeTrainer final : public Trainer {
   bool cold_ = false;
   std::vector<float>* keep_ = nullptr;
   std::atomic<int>* evaluations_ = nullptr;
+  std::function<void()> spend_;
   std::atomic<uint64_t>* step_count_ = nullptr;
   std::vector<uint32_t>* takes_ = nullptr;
   std::vector<std::pair<double, int64_t>>* log_ = nullptr;

@@ -24,6 +24,8 @@ WorkerProgress ProgressOf(const ProgressReport& report) {
   progress.loss = report.loss;
   progress.step_seconds = report.step_seconds;
   progress.state = report.state;
+  progress.unsent_steps = report.unsent_steps;
+  progress.unsent_tokens = report.unsent_tokens;
   progress.version = report.version;
   progress.digest = report.digest;
   return progress;
@@ -60,10 +62,10 @@ RunView ViewOf(const ViewOutcome& outcome,
                               fragment.digest, fragment.open_round});
   }
   for (const LeaseView& lease : outcome.view.leases) {
-    view.leases.push_back({lease.fragment, lease.round, lease.base_version,
-                           lease.base_digest, lease.lease.steps,
-                           lease.lease.progress, lease.lease.progress_step,
-                           lease.deadline_left, lease.delivered});
+    view.leases.push_back(
+        {lease.fragment, lease.round, lease.base_version, lease.base_digest,
+         lease.lease.steps, lease.lease.progress, lease.lease.progress_step,
+         lease.deadline_left, lease.delivered, lease.lease.window_steps});
   }
   for (const EvalView& eval : outcome.view.evals) {
     RunView::Eval& slice = view.evals.emplace_back();

@@ -18,6 +18,7 @@ inline FileRef SampleFile(int n) {
 inline std::vector<Fact> SampleFacts() {
   const Lease lease = {"a", 25, 30'000, 4400, 0.25, 0.001};
   const Lease other = {"b", 25, 25'600, 0, 0.125, 0.005};
+  const Lease rest = {"d", 7, 36'100, 30'000, 0.5, 0.002, 25};
   UpdateValue value;
   value.base_version = 7;
   value.base_digest = SampleDigest(1);
@@ -83,7 +84,8 @@ inline std::vector<Fact> SampleFacts() {
                       true,
                       SampleDigest(16),
                       "ann@desk",
-                      "more data"}};
+                      "more data"},
+      LeaseAdded{1, 12, rest, "goes on in its window"}};
 }
 
 }  // namespace diloco

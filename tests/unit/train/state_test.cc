@@ -88,6 +88,24 @@ TEST_CASE("merge adds the change to the anchor and replaces or carries local") {
   }
 }
 
+TEST_CASE("rebase sets the anchor and carries what was trained") {
+  const ModelConfig config = testing::SmallConfig();
+  const Layout layout = LayoutOf(config);
+  const std::vector<float> theta = testing::RandomTheta(layout, 1);
+  const std::vector<float> next = testing::RandomTheta(layout, 2);
+  auto trainer = MakeTrainer(config, theta);
+  Must(trainer->Step(testing::RandomBatch(config, 2, 2), 1e-2));
+  const std::vector<float> local = LocalOf(*trainer);
+  Must(trainer->Rebase(0, next));
+  REQUIRE(AnchorOf(*trainer) == next);
+  const std::vector<float> moved = LocalOf(*trainer);
+  for (size_t i = 0; i < theta.size(); ++i) {
+    REQUIRE(moved[i] == local[i] + (next[i] - theta[i]));
+  }
+  REQUIRE(trainer->Rebase(0, absl::MakeConstSpan(next).first(3)).code() ==
+          absl::StatusCode::kInvalidArgument);
+}
+
 TEST_CASE("a damaged or foreign update blob changes nothing") {
   const ModelConfig config = testing::SmallConfig();
   const Layout layout = LayoutOf(config);

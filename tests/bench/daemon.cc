@@ -24,6 +24,8 @@ Daemon::Daemon(const std::string& config, std::string log)
   const std::string program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() /
       "diloco-coordinator";
+  // Not that of a process before, with its port.
+  unlink(log_.c_str());
   pid_ = fork();
   if (pid_ != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -84,6 +84,10 @@ FieldTable WorkerFileTable(WorkerConfig* config, std::string* shard,
   add("checkpoint.every",
       Duration(&config->checkpoint_every, absl::Seconds(1), absl::Hours(24)),
       "Time between checkpoints in mid-window.");
+  add("drain_timeout",
+      Duration(&config->drain_timeout, absl::Seconds(1), absl::Hours(24)),
+      "How long a stopped or drained worker may take to hand in what is done; "
+      "then it ends and keeps the rest on disk.");
   add("bulk.max_rate",
       OrWord(
           ByteRate(&config->bulk_max_rate, kSlowestBulk), "none",

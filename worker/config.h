@@ -37,6 +37,8 @@ struct WorkerConfig {
   // How long the first join may find nobody before the worker gives up.
   absl::Duration connect_timeout = absl::Minutes(2);
   absl::Duration checkpoint_every = absl::Minutes(5);
+  // How long handing in what is done may take once the worker is to stop.
+  absl::Duration drain_timeout = absl::Seconds(30);
   uint64_t bulk_max_rate = 0;  // Bytes per second each way; 0 (`none`): no cap.
   std::string metrics;         // HOST:PORT to serve /metrics on; empty: not.
 };

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/logging.h"
+#include "common/base/mutex.h"
 #include "common/base/shutdown.h"
 #include "common/base/status_macros.h"
 #include "worker/config.h"
@@ -119,6 +120,25 @@ std::function<void(uint64_t, Trainer&)> FlipBitHook() {
   };
 }
 
+// Neither a step nor a write that takes longer may hold the machine up: what
+// lies in the scratch directory is whole at any moment.
+void EndWhenDrainIsOver(const WorkerConfig& config) {
+  std::thread([limit = config.drain_timeout, name = config.name] {
+    while (!WaitForShutdown(absl::Hours(1))) continue;
+    Clock* const clock = Clock::Real();
+    const Instant end = clock->Now() + limit;
+    Mutex mu;
+    CondVar never;
+    MutexLock lock(&mu);
+    while (clock->Now() < end) never.WaitFor(&mu, end - clock->Now());
+    DILOCO_LOG(WARNING) << "drain_timeout of " << absl::FormatDuration(limit)
+                        << " is over; ends at once worker=" << name
+                        << ": the next start goes on from the newest "
+                           "checkpoint and hands in the update on disk";
+    std::_Exit(kExitOk);
+  }).detach();
+}
+
 // SIGUSR1 sets it, the agent takes it.
 std::atomic<bool> checkpoint_requested{false};
 
@@ -147,6 +167,7 @@ absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
   options.take_over = take_over;
   options.connect_timeout = config.connect_timeout;
   options.checkpoint_every = config.checkpoint_every;
+  options.drain_timeout = config.drain_timeout;
   options.port = port.get();
   options.metrics = &metrics;
   const int threads =
@@ -209,6 +230,7 @@ int RunWorker(int argc, char** argv) {
   for (const std::string& warning : loaded->warnings) {
     DILOCO_LOG(WARNING) << warning;
   }
+  EndWhenDrainIsOver(loaded->config);
   const absl::Status status = RunAgent(loaded->config, take_over);
   if (status.ok()) {
     DILOCO_LOG(INFO) << "done worker=" << loaded->config.name;

@@ -20,7 +20,7 @@ absl::Status RunDrain(const Invocation& invocation) {
 CommandSpec DrainCommand() {
   CommandSpec command;
   command.name = "drain";
-  command.summary = "let a worker finish its window, then leave";
+  command.summary = "let a worker hand in what it has done, then leave";
   command.positional = {"WORKER"};
   command.flags = {
       {"reason", "TEXT", "kept in the journal and shown to everyone"}};

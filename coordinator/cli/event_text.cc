@@ -56,7 +56,7 @@ std::string Text(const v1::WorkerDepartedFact& fact) {
 
 std::string Text(const v1::DrainRequestedFact& fact) {
   return absl::StrCat("worker ", fact.worker(),
-                      " is to finish its window and leave");
+                      " is to hand in what it has done and leave");
 }
 
 std::string Text(const v1::RoundOpenedFact& fact) {

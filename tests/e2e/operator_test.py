@@ -40,7 +40,7 @@ class Operator(unittest.TestCase):
             cluster.finish()
             self.assertEqual(self.version(cluster), last)
 
-    def test_drain_lets_a_worker_finish_its_window_and_leave(self):
+    def test_drain_lets_a_worker_hand_in_its_work_and_leave(self):
         with harness.Cluster(rounds=LONG) as cluster:
             cluster.start_all()
             cluster.wait_version(2)

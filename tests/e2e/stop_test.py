@@ -1,11 +1,21 @@
 """SIGTERM: every daemon ends with exit code 0, nothing is lost, and the run
 goes on where it was."""
+import glob
+import re
 import signal
+import time
 import unittest
 
 import harness
 
 ROUNDS = 40
+# Steps of a window that takes several seconds.
+LONG = 3000
+
+
+def long_windows(rounds):
+    return {"sync": {"interval": LONG},
+            "train": {"tokens": 2 * rounds * LONG * harness.BATCH_TOKENS}}
 
 
 class Stop(unittest.TestCase):
@@ -37,6 +47,72 @@ class Stop(unittest.TestCase):
             cluster.wait_version(version + 3)
             cluster.start_worker(1)
             cluster.finish()
+
+    def in_mid_window(self, cluster, number):
+        """Returns when that worker is in its first window for a second."""
+        cluster.wait(lambda: glob.glob(cluster.path(f"scratch-{number}",
+                                                    "checkpoint-*.ckpt")),
+                     f"worker-{number} has written a checkpoint")
+
+    def test_C5_4_worker_stopped_in_mid_window_hands_in_its_steps(self):
+        change = long_windows(rounds=2)
+        with harness.Cluster(change=change) as cluster:
+            cluster.start_all()
+            self.in_mid_window(cluster, 1)
+            self.assertEqual(cluster.workers[1].terminate(), 0)
+            log = cluster.workers[1].log()
+            steps = int(re.search(r"hands in (\d+) steps of round 1", log)[1])
+            self.assertGreater(steps, 0)
+            self.assertLess(steps, LONG)
+            self.assertIn("nothing is left to hand in", log)
+            # The round does not wait for it, and has its tokens.
+            cluster.wait_log(cluster.coordinator, "round 1 closed")
+            again = cluster.start_worker(1)
+            cluster.finish()
+            self.assertIn("state=checkpoint", again.log())
+            records = [event["record"] for event in cluster.events()]
+            closed = [record["round_closed"] for record in records
+                      if "round_closed" in record]
+            members = {m["worker"]: int(m["weight"])
+                       for m in closed[0]["members"]}
+            self.assertEqual(members, {
+                "worker-0": LONG * harness.BATCH_TOKENS,
+                "worker-1": steps * harness.BATCH_TOKENS})
+
+    def test_C5_4_worker_ends_in_drain_timeout_though_nobody_answers(self):
+        change = long_windows(rounds=1)
+        undisturbed = harness.undisturbed_digest(change=change)
+        for timeout, word in ((3, "ends at once"),
+                              (30, "kept in a checkpoint")):
+            with self.subTest(timeout), harness.Cluster(change=change) as cluster:
+                cluster.start_coordinator()
+                cluster.start_worker(0)
+                worker = cluster.start_worker(
+                    1, change={"drain_timeout": f"{timeout}s"})
+                self.in_mid_window(cluster, 1)
+                # It accepts connections and says nothing.
+                cluster.coordinator.signal(signal.SIGSTOP)
+                asked = time.monotonic()
+                self.assertEqual(worker.terminate(), 0)
+                self.assertLess(time.monotonic() - asked, timeout + 5)
+                self.assertIn(word, worker.log())
+                cluster.coordinator.signal(signal.SIGCONT)
+                cluster.start_worker(1)
+                self.assertEqual(cluster.finish(), undisturbed)
+
+    def test_C5_4_second_signal_ends_a_worker_at_once_and_it_recovers(self):
+        undisturbed = harness.undisturbed_digest(rounds=ROUNDS)
+        with harness.Cluster(rounds=ROUNDS) as cluster:
+            cluster.start_all()
+            cluster.wait_version(3)
+            # Both are there when it wakes up.
+            for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT,
+                           signal.SIGCONT):
+                cluster.workers[1].signal(number)
+            self.assertIn(cluster.workers[1].wait(30),
+                          (128 + signal.SIGTERM, 128 + signal.SIGINT))
+            cluster.start_worker(1)
+            self.assertEqual(cluster.finish(), undisturbed)
 
     def test_worker_writes_a_checkpoint_on_sigusr1_and_trains_on(self):
         with harness.Cluster(workers=1, rounds=ROUNDS) as cluster:

@@ -14,11 +14,54 @@ std::string FateOf(const Window& window, bool carry) {
                       carry ? " steps are carried on" : " steps are dropped");
 }
 
+bool WindowIsOver(const LocalState& local, const ViewInput::Lease& lease) {
+  const bool full =
+      lease.window_steps > 0 && local.window.steps >= lease.window_steps;
+  return full || local.taken_round == lease.round ||
+         local.window.steps_done >= lease.steps;
+}
+
+// It takes on nothing new: no version, evaluation or round.
+Action NextOfLeaving(const LocalState& local, const ViewInput& view) {
+  Action action;
+  action.kind = Action::Kind::kLeave;
+  const Window& window = local.window;
+  const bool at_work = local.version.has_value() && !view.damaged &&
+                       view.lease.has_value() && !view.lease->delivered &&
+                       view.lease->base_version == *local.version &&
+                       view.lease->round == window.round && !window.delivered;
+  if (!at_work) return action;
+  if (WindowIsOver(local, *view.lease)) {
+    action.kind = Action::Kind::kSubmit;
+  } else if (view.leaving == Leaving::kAfterWindow) {
+    action.kind = Action::Kind::kStep;
+  } else if (window.steps > 0) {
+    action.kind = Action::Kind::kSubmit;
+    action.reason =
+        absl::StrCat("hands in ", window.steps, " steps of round ",
+                     window.round, ", which has ", view.lease->steps);
+  }
+  return action;
+}
+
 }  // namespace
+
+bool WindowFits(uint32_t steps, double step_seconds, double hand_in_seconds,
+                absl::Duration left) {
+  if (step_seconds <= 0 || hand_in_seconds <= 0) return false;
+  return steps * step_seconds + hand_in_seconds <= absl::ToDoubleSeconds(left);
+}
 
 Action NextAction(const LocalState& local, const ViewInput& view,
                   LatePolicy late) {
   Action action;
+  if (view.phase == ViewInput::Phase::kFinished &&
+      view.leaving != Leaving::kNo) {
+    action.kind = Action::Kind::kFinish;
+    action.reason = "the run is finished";
+    return action;
+  }
+  if (view.leaving != Leaving::kNo) return NextOfLeaving(local, view);
   if (!local.version.has_value() || view.damaged) {
     action.kind = Action::Kind::kPull;
     action.version = view.version;
@@ -57,11 +100,6 @@ Action NextAction(const LocalState& local, const ViewInput& view,
   const bool working = view.lease.has_value() && !view.lease->delivered &&
                        view.lease->base_version == *local.version;
   if (!working) {
-    if (view.drain) {
-      action.kind = Action::Kind::kLeave;
-      action.reason = "drained";
-      return action;
-    }
     action.reason = view.lease.has_value() && view.lease->delivered
                         ? absl::StrCat("update of round ", view.lease->round,
                                        " delivered; waiting for the others")
@@ -81,11 +119,8 @@ Action NextAction(const LocalState& local, const ViewInput& view,
                                  " is settled; waiting for the others");
     return action;
   }
-  const bool full = view.lease->window_steps > 0 &&
-                    local.window.steps >= view.lease->window_steps;
-  action.kind = !full && local.window.steps_done < view.lease->steps
-                    ? Action::Kind::kStep
-                    : Action::Kind::kSubmit;
+  action.kind = WindowIsOver(local, *view.lease) ? Action::Kind::kSubmit
+                                                 : Action::Kind::kStep;
   return action;
 }
 

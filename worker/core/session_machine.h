@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/config/run_settings.h"
 
 namespace diloco {
@@ -31,7 +32,17 @@ struct LocalState {
   std::optional<uint64_t>
       version;  // Of the anchor; none before the first pull.
   Window window;
+  // The update of this round was taken and may have arrived: its window is
+  // over, and no other one comes under that key. 0: none.
+  uint64_t taken_round = 0;
   std::vector<uint32_t> evaluated;  // Slices of `version`, in this process.
+};
+
+// Whether this worker is to leave, and with what.
+enum class Leaving {
+  kNo,
+  kAfterWindow,  // Once it has finished and handed in what it is at.
+  kWithSteps,    // It hands in the steps that are done.
 };
 
 // What the machine reads of a RunView.
@@ -40,7 +51,7 @@ struct ViewInput {
   Phase phase = Phase::kWaiting;
   uint64_t version = 0;
   bool damaged = false;  // That version is held, with another digest.
-  bool drain = false;
+  Leaving leaving = Leaving::kNo;
   struct Lease {
     uint64_t round = 0;
     uint64_t base_version = 0;
@@ -67,7 +78,7 @@ struct Action {
     kStep,      // One inner step.
     kSubmit,    // Take, encode, spool, upload.
     kWait,      // For another view.
-    kLeave,     // Drained.
+    kLeave,     // There is nothing left to hand in.
     kFinish,    // The run is over.
   };
   Kind kind = Kind::kWait;
@@ -81,6 +92,11 @@ struct Action {
 
 Action NextAction(const LocalState& local, const ViewInput& view,
                   LatePolicy late);
+
+// Whether `steps` more inner steps, and handing their update in, are predicted
+// to be done within `left`. What was not measured yet is not predicted.
+bool WindowFits(uint32_t steps, double step_seconds, double hand_in_seconds,
+                absl::Duration left);
 
 // Applies kBegin: the window of this lease, with or without what is in it.
 void BeginWindow(LocalState& local, const ViewInput::Lease& lease, bool carry);

@@ -78,30 +78,6 @@ absl::Status Agent::Run() {
   return status;
 }
 
-void Agent::Finish(const absl::Status& status) {
-  // A superseded session must not touch the run, nor the scratch of the process
-  // that took it over.
-  if (!absl::IsPermissionDenied(status)) {
-    if (!absl::IsInternal(status)) {
-      const absl::Status saved = WriteCheckpoint();
-      if (!saved.ok()) {
-        DILOCO_LOG(ERROR) << "the last checkpoint was not written error=\""
-                          << saved.message() << "\"";
-      }
-    }
-    if (status.ok()) {
-      // The run's report counts the last upload and window, too.
-      Report("leaving");
-      link_->BeatNow();
-    }
-    (void)options_.port->Leave(status.ok() ? last_reason_
-                                           : std::string(status.message()));
-  }
-  options_.port->Shutdown();
-  link_->Stop();
-  (void)writer_->Wait();
-}
-
 void Agent::Report(const std::string& state) {
   progress_.state = state;
   progress_.round = local_.window.round;
@@ -121,8 +97,9 @@ void Agent::Report(const std::string& state) {
   link_->SetProgress(progress_);
 }
 
-ViewInput Agent::ToInput(const RunView& view) const {
+ViewInput Agent::ToInput(const RunView& view, Leaving leaving) const {
   ViewInput input;
+  input.leaving = leaving;
   switch (view.phase) {
     case RunView::Phase::kWaiting:
       input.phase = ViewInput::Phase::kWaiting;
@@ -142,7 +119,6 @@ ViewInput Agent::ToInput(const RunView& view) const {
     input.damaged = local_.version == input.version &&
                     held_digest_ != view.fragments[0].digest;
   }
-  input.drain = view.drain;
   if (!view.leases.empty()) {
     const RunView::Lease& lease = view.leases[0];
     input.lease = ViewInput::Lease{lease.round, lease.base_version, lease.steps,
@@ -173,20 +149,11 @@ void Agent::TakeOverSettings(const RunView& view) {
 absl::Status Agent::Loop() {
   using Kind = Action::Kind;
   while (true) {
-    if (options_.stop_requested()) {
-      last_reason_ = "asked to stop";
-      DILOCO_LOG(INFO) << "stops as asked worker=" << options_.worker
-                       << " inner_steps=" << inner_steps_;
-      return absl::OkStatus();
-    }
     RETURN_IF_ERROR(link_->fatal());
-    if (options_.checkpoint_requested()) {
-      const absl::Status saved = WriteCheckpoint();
-      DILOCO_LOG(INFO) << "checkpoint asked for worker=" << options_.worker
-                       << " inner_steps=" << inner_steps_ << " outcome=\""
-                       << saved.ToString() << "\"";
-    }
     const std::optional<RunView> view = link_->view();
+    const std::optional<Leaving> leaving = LookWhetherToLeave(view);
+    if (!leaving.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(SaveInBackground());
     if (!view.has_value()) {
       link_->WaitForChange(0, absl::Milliseconds(200));
       continue;
@@ -196,8 +163,9 @@ absl::Status Agent::Loop() {
       RETURN_IF_ERROR(SaveIdentity(options_.fs, options_.scratch, *identity_));
     }
     TakeOverSettings(*view);
+    local_.taken_round = spooled_.has_value() ? spooled_->round : 0;
     const Action action =
-        NextAction(local_, ToInput(*view), joined_.settings.late);
+        NextAction(local_, ToInput(*view, *leaving), joined_.settings.late);
     if (!action.reason.empty() && action.reason != last_reason_) {
       last_reason_ = action.reason;
       DILOCO_LOG(INFO) << action.reason << " worker=" << options_.worker;
@@ -230,7 +198,6 @@ absl::Status Agent::Loop() {
         break;
       case Kind::kStep:
         status = TrainStep(view->leases[0]);
-        if (status.ok()) status = SaveInBackground();
         break;
       case Kind::kSubmit:
         status = Submit(view->leases[0]);

@@ -57,6 +57,8 @@ struct AgentOptions {
   // How long joining may find nobody, no room, or the name held by another live
   // process, before the agent gives up.
   absl::Duration connect_timeout = absl::Minutes(2);
+  // How long a worker that is to leave may take.
+  absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration log_every = absl::Seconds(10);
 
   // Environment.
@@ -72,7 +74,8 @@ struct AgentOptions {
   std::function<absl::StatusOr<std::unique_ptr<BatchSource>>()> open_data;
   // Polled between steps; true writes a checkpoint now.
   std::function<bool()> checkpoint_requested = [] { return false; };
-  // Polled between steps; true ends the agent with a checkpoint.
+  // Polled between steps; once true, the agent hands in what is done and ends,
+  // within `drain_timeout` unless a step or a write takes longer.
   std::function<bool()> stop_requested = [] { return false; };
   // Test hook: called with each version right after it was applied.
   std::function<void(uint64_t version, Trainer&)> after_apply;
@@ -105,6 +108,13 @@ class Agent {
   // The end of every run that had joined.
   void Finish(const absl::Status& status);
 
+  // Leaving (leave.cc).
+  // Whether this worker is to leave, and with what; absent: it ends now, as
+  // there is no time left or nobody to hand anything in to.
+  std::optional<Leaving> LookWhetherToLeave(const std::optional<RunView>& view);
+  // What is handed in, what stays on disk, and what becomes of that.
+  void TellWhatIsKept() const;
+
   // Versions (versions.cc).
   absl::Status Pull(uint64_t version);
   absl::Status CatchUp(uint64_t version, bool carry);
@@ -118,7 +128,7 @@ class Agent {
 
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();
-  ViewInput ToInput(const RunView& view) const;
+  ViewInput ToInput(const RunView& view, Leaving leaving) const;
   // Settings that were changed in mid-run: the view's leases are under them.
   void TakeOverSettings(const RunView& view);
   // Starts the window of a lease; without `carry` from the anchor.
@@ -129,6 +139,7 @@ class Agent {
   absl::Status Deliver(const SpooledUpdate& spooled, uint64_t guard_version);
   absl::Status Settle();
   absl::Status WriteCheckpoint();
+  // When one is due or was asked for.
   absl::Status SaveInBackground();
   CheckpointHeader MakeHeader() const;
   absl::StatusOr<std::vector<NamedBuffer>> ExportBuffers();
@@ -157,6 +168,10 @@ class Agent {
   uint32_t ramp_left_ = 0;
   uint32_t skipped_in_a_row_ = 0;
   Instant last_checkpoint_;
+  uint64_t saved_steps_ = 0;  // `inner_steps_` of the newest checkpoint.
+  bool checkpoint_asked_ = false;
+  bool leaving_ = false;
+  double hand_in_seconds_ = 0;  // From take to receipt, the last one; 0: none.
   Instant last_log_;
   ProgressReport progress_;
   std::optional<Digest> held_digest_;

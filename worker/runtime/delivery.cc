@@ -57,6 +57,7 @@ absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
 }
 
 absl::Status Agent::Submit(const RunView::Lease& lease) {
+  const Instant begin = options_.clock->Now();
   bool again = spooled_.has_value() && spooled_->round == lease.round &&
                spooled_->base_version == lease.base_version;
   // The file lay on the disk meanwhile; the checkpoint beside it has what it
@@ -73,6 +74,9 @@ absl::Status Agent::Submit(const RunView::Lease& lease) {
     RETURN_IF_ERROR(WriteCheckpoint());
   }
   RETURN_IF_ERROR(Deliver(*spooled_, spooled_->base_version));
+  if (!again) {
+    hand_in_seconds_ = absl::ToDoubleSeconds(options_.clock->Now() - begin);
+  }
   const std::optional<RunView> view = link_->view();
   const bool closed = !local_.window.delivered;
   if (closed && !view->leases.empty() && view->leases[0].round == lease.round) {
@@ -109,7 +113,7 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
   offer.tokens = spooled.tokens;
   offer.steps = spooled.steps;
   offer.loss = spooled.loss;
-  link_->GuardTransfer(guard_version);
+  link_->GuardTransfer(Link::Transfer::kUpload, guard_version);
   const Instant begin = options_.clock->Now();
   const absl::StatusOr<UploadOutcome> outcome =
       options_.port->Upload(offer, *file, link_->cancel());
@@ -181,14 +185,25 @@ absl::Status Agent::WriteCheckpoint() {
   RETURN_IF_ERROR(
       WithContext(checkpoints_.Write(MakeHeader(), buffers), "checkpoint"));
   last_checkpoint_ = options_.clock->Now();
+  saved_steps_ = inner_steps_;
   return absl::OkStatus();
 }
 
 absl::Status Agent::SaveInBackground() {
-  if (options_.clock->Now() - last_checkpoint_ < options_.checkpoint_every ||
-      writer_->busy()) {
+  checkpoint_asked_ = options_.checkpoint_requested() || checkpoint_asked_;
+  const bool due =
+      inner_steps_ != saved_steps_ &&
+      options_.clock->Now() - last_checkpoint_ >= options_.checkpoint_every;
+  if (!(due || checkpoint_asked_) || writer_->busy() ||
+      !local_.version.has_value()) {
     return absl::OkStatus();
   }
+  if (checkpoint_asked_) {
+    DILOCO_LOG(INFO) << "checkpoint asked for worker=" << options_.worker
+                     << " inner_steps=" << inner_steps_;
+  }
+  checkpoint_asked_ = false;
+  saved_steps_ = inner_steps_;
   last_checkpoint_ = options_.clock->Now();
   ASSIGN_OR_RETURN(std::vector<NamedBuffer> buffers, ExportBuffers());
   writer_->Start(MakeHeader(), std::move(buffers));

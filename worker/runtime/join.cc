@@ -17,6 +17,8 @@ namespace diloco {
 namespace {
 
 constexpr absl::Duration kStopLook = absl::Milliseconds(50);
+// Of the time to leave; the rest is for the last checkpoint and the farewell.
+constexpr double kHandInShare = 0.8;
 
 // What waiting may mend: nobody answers, no room in the run, or the name is
 // held until the lease of the process before has run out.
@@ -71,7 +73,7 @@ absl::Status Agent::OpenScratch() {
     progress_.wait_seconds = totals.wait_seconds;
     progress_.earlier_bytes_sent = totals.bytes_sent;
     progress_.earlier_bytes_received = totals.bytes_received;
-    inner_steps_ = restored_->header.inner_steps;
+    inner_steps_ = saved_steps_ = restored_->header.inner_steps;
   }
   return absl::OkStatus();
 }
@@ -153,6 +155,7 @@ absl::Status Agent::JoinRun() {
   link.random_bytes = options_.random_bytes;
   link.beat_every = joined_.beat_every;
   link.stop_requested = options_.stop_requested;
+  link.hand_in_time = kHandInShare * options_.drain_timeout;
   link_ = std::make_unique<Link>(std::move(link));
   Report("starting");
   link_->Start();

@@ -11,6 +11,8 @@ namespace {
 
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 constexpr absl::Duration kWatchWait = absl::Seconds(20);
+// A leaving worker does not wait for a coordinator that is away for longer.
+constexpr absl::Duration kShortAbsence = absl::Seconds(1);
 
 // Codes that no waiting will mend.
 bool IsFatal(const absl::Status& status) {
@@ -55,7 +57,8 @@ absl::Status Link::fatal() const {
 void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
   const Instant end = options_.clock->Now() + timeout;
   MutexLock lock(&mu_);
-  while (!stop_ && !stop_seen_ && fatal_.ok() &&
+  while (!stop_ && !ended_ && fatal_.ok() &&
+         !(hand_in_by_.has_value() && !leaving_told_) &&
          !(view_.has_value() && view_->revision != seen)) {
     const absl::Duration left = end - options_.clock->Now();
     if (left <= absl::ZeroDuration()) return;
@@ -63,12 +66,41 @@ void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
   }
 }
 
-void Link::GuardTransfer(uint64_t base_version) {
+std::optional<Instant> Link::hand_in_by() {
   MutexLock lock(&mu_);
+  LookForLeaving();
+  leaving_told_ = hand_in_by_.has_value();
+  return hand_in_by_;
+}
+
+bool Link::away() const {
+  MutexLock lock(&mu_);
+  return ended_ || away_since_.has_value();
+}
+
+void Link::GuardTransfer(Transfer kind, uint64_t base_version) {
+  MutexLock lock(&mu_);
+  transfer_ = kind;
   guard_version_ = base_version;
   const bool moved_on = view_.has_value() && !view_->fragments.empty() &&
                         view_->fragments[0].version > base_version;
-  cancel_ = stop_ || !fatal_.ok() || moved_on || options_.stop_requested();
+  cancel_ = stop_ || !fatal_.ok() || moved_on;
+  LookForLeaving();
+}
+
+void Link::LookForLeaving() {
+  const Instant now = options_.clock->Now();
+  if (!hand_in_by_.has_value() &&
+      (options_.stop_requested() || (view_.has_value() && view_->drain))) {
+    hand_in_by_ = now + options_.hand_in_time;
+    changed_.SignalAll();
+  }
+  if (!hand_in_by_.has_value()) return;
+  const bool away =
+      away_since_.has_value() && now - *away_since_ >= kShortAbsence;
+  if (transfer_ == Transfer::kDownload || now >= *hand_in_by_ || away) {
+    cancel_ = true;
+  }
 }
 
 void Link::SetProgress(const ProgressReport& report) {
@@ -83,7 +115,9 @@ void Link::BeatNow() {
     report = progress_;
   }
   const absl::StatusOr<uint64_t> revision = options_.port->Report(report);
-  if (!revision.ok()) OnError(revision.status());
+  if (!revision.ok()) return OnError(revision.status());
+  MutexLock lock(&mu_);
+  NoteAnswer();
 }
 
 void Link::AddEval(uint64_t version, uint32_t slice, const LossSum& sum) {
@@ -120,13 +154,15 @@ void Link::ReportEvals() {
   }
 }
 
+void Link::NoteAnswer() {
+  if (!away_since_.has_value()) return;
+  away_since_.reset();
+  DILOCO_LOG(INFO) << "the coordinator answers again";
+}
+
 void Link::OnView(RunView view) {
   MutexLock lock(&mu_);
-  if (away_) {
-    away_ = false;
-    DILOCO_LOG(INFO) << "the coordinator answers again epoch="
-                     << view.fencing.epoch;
-  }
+  NoteAnswer();
   if (!view.notice.empty() &&
       (!view_.has_value() || view_->notice != view.notice)) {
     DILOCO_LOG(INFO) << "the coordinator says notice=\"" << view.notice << "\"";
@@ -136,21 +172,26 @@ void Link::OnView(RunView view) {
       view_->fragments[0].version > guard_version_) {
     cancel_ = true;
   }
+  LookForLeaving();
   changed_.SignalAll();
 }
 
 void Link::OnError(const absl::Status& status) {
   MutexLock lock(&mu_);
-  // Cancelled: this side ends, which says nothing about the other.
-  if (stop_ || absl::IsCancelled(status)) return;
+  if (stop_) return;
+  if (absl::IsCancelled(status)) {
+    ended_ = true;
+    changed_.SignalAll();
+    return;
+  }
   if (IsFatal(status)) {
     if (fatal_.ok()) fatal_ = status;
     cancel_ = true;
     changed_.SignalAll();
     return;
   }
-  if (!away_) {
-    away_ = true;
+  if (!away_since_.has_value()) {
+    away_since_ = options_.clock->Now();
     DILOCO_LOG(WARNING) << "the coordinator does not answer; training goes on "
                            "to the end of the window error=\""
                         << status.message() << "\"";
@@ -188,11 +229,7 @@ void Link::BeatLoop() {
         const absl::Duration left = end - options_.clock->Now();
         if (left <= absl::ZeroDuration()) break;
         changed_.WaitFor(&mu_, std::min(left, kStopPoll));
-        if (options_.stop_requested() && !stop_seen_) {
-          stop_seen_ = true;
-          cancel_ = true;
-          changed_.SignalAll();
-        }
+        LookForLeaving();
       }
       if (stop_ || !fatal_.ok()) return;
       beat_now_ = false;

@@ -27,8 +27,10 @@ class Link {
     Threads* threads = Threads::Real();
     RandomSource random_bytes = RandomBytes;  // For jitter.
     absl::Duration beat_every;
-    // Polled: once true, transfers are cancelled and waiting ends.
+    // Polled: once true, this worker is to leave.
     std::function<bool()> stop_requested;
+    // How long an upload may go on then.
+    absl::Duration hand_in_time;
   };
   explicit Link(Options options);
   ~Link();
@@ -41,17 +43,26 @@ class Link {
   // Not OK once this worker can never go on: superseded session, foreign
   // lineage, two coordinators.
   absl::Status fatal() const;
+  // Until when what is done may be handed in, once this worker is to leave:
+  // asked to stop here, or drained by the coordinator.
+  std::optional<Instant> hand_in_by();
+  // The newest call found nobody.
+  bool away() const;
   // Waits until a view with another revision than `seen` is there, the link is
-  // fatal, a stop is requested or `timeout` passed.
+  // fatal or `timeout` passed. A worker that is to leave returns at once, until
+  // hand_in_by has told it.
   void WaitForChange(uint64_t seen, absl::Duration timeout);
-  // Ends a transfer once the view no longer wants it: set by the watch thread
-  // when the version grows past `base_version`, the link is fatal or Stop.
-  void GuardTransfer(uint64_t base_version);
+  // cancel() ends the next transfer once nobody wants it: the version grows
+  // past `base_version`, the link is fatal or stopped; when this worker is to
+  // leave, a download at once, and an upload when its time is over or nobody
+  // answers.
+  enum class Transfer { kDownload, kUpload };
+  void GuardTransfer(Transfer kind, uint64_t base_version);
   const CancelFlag& cancel() const { return cancel_; }
 
   // What the next beats tell.
   void SetProgress(const ProgressReport& report);
-  // Sends the current progress at once, whatever comes of it.
+  // Sends the current progress at once; `away` tells what came of it.
   void BeatNow();
 
   // The result of one slice. It is reported at once, and again with each beat
@@ -64,6 +75,9 @@ class Link {
   void BeatLoop();
   void OnView(RunView view);
   void OnError(const absl::Status& status);
+  // Notices that this worker is to leave, and ends transfers whose time is up.
+  void LookForLeaving() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteAnswer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReportEvals();
 
   const Options options_;
@@ -75,13 +89,17 @@ class Link {
   std::optional<RunView> view_ ABSL_GUARDED_BY(mu_);
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
   ProgressReport progress_ ABSL_GUARDED_BY(mu_);
+  Transfer transfer_ ABSL_GUARDED_BY(mu_) = Transfer::kDownload;
   uint64_t guard_version_ ABSL_GUARDED_BY(mu_) = 0;
   bool beat_now_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t eval_version_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint32_t, LossSum> evals_ ABSL_GUARDED_BY(mu_);  // By slice.
-  bool away_ ABSL_GUARDED_BY(mu_) = false;  // The coordinator does not answer.
+  // Since when the coordinator does not answer.
+  std::optional<Instant> away_since_ ABSL_GUARDED_BY(mu_);
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;  // The port was shut down.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  bool stop_seen_ ABSL_GUARDED_BY(mu_) = false;  // Of stop_requested.
+  std::optional<Instant> hand_in_by_ ABSL_GUARDED_BY(mu_);
+  bool leaving_told_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace diloco

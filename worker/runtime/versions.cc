@@ -13,7 +13,7 @@ namespace diloco {
 absl::StatusOr<std::string> Agent::Fetch(const Digest& digest, uint64_t bytes,
                                          const std::string& name) {
   const std::string path = JoinPath(options_.scratch, name);
-  link_->GuardTransfer(~0ull);
+  link_->GuardTransfer(Link::Transfer::kDownload, ~0ull);
   const Instant begin = options_.clock->Now();
   const absl::Status status =
       options_.port->Download(digest, bytes, path, link_->cancel());
@@ -136,6 +136,10 @@ absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
     LossSum sum;
     for (int64_t w = static_cast<int64_t>(eval.first_window); w < end;
          w += per_batch) {
+      // The coordinator gives the slice to another.
+      if (link_->hand_in_by().has_value()) {
+        return absl::CancelledError("leaving");
+      }
       Batch batch;
       batch.windows = std::min(per_batch, end - w);
       batch.ids_per_window = seq_len + 1;

@@ -86,6 +86,7 @@ absl::StatusOr<JoinReply> MemoryPort::Join(const JoinCall& call) {
 
 absl::StatusOr<RunView> MemoryPort::Watch(uint64_t known_revision,
                                           absl::Duration max_wait) {
+  if (told_drain_) knows_of_drain_ = true;
   std::string session;
   Fencing fencing;
   {
@@ -103,6 +104,7 @@ absl::StatusOr<RunView> MemoryPort::Watch(uint64_t known_revision,
   RunView view =
       ViewOf(outcome,
              coordinator != nullptr ? coordinator->eval_shard() : std::nullopt);
+  told_drain_ = view.drain;
   MutexLock lock(&mu_);
   fencing_ = outcome.fencing;
   return view;

@@ -68,6 +68,8 @@ class MemoryPort final : public CoordinatorPort {
                         const CancelFlag& cancel) override;
   void Shutdown() override { shutdown_ = true; }
   int joins() const { return joins_; }
+  // A view that says so has come, and was taken in.
+  bool knows_of_drain() const { return knows_of_drain_; }
   int cancelled_uploads() const { return cancelled_uploads_; }
   JoinCall last_join() const {
     MutexLock lock(&mu_);
@@ -100,6 +102,8 @@ class MemoryPort final : public CoordinatorPort {
   std::atomic<absl::StatusCode> eval_code_{absl::StatusCode::kOk};
   std::atomic<int> eval_failures_{0};
   std::atomic<int> joins_{0};
+  std::atomic<bool> told_drain_{false};
+  std::atomic<bool> knows_of_drain_{false};
   std::atomic<int> cancelled_uploads_{0};
   mutable Mutex mu_;
   std::string session_ ABSL_GUARDED_BY(mu_);

@@ -27,6 +27,7 @@ TEST_CASE("a worker's file gives its values, with paths relative to itself") {
           "run: kjv\nlineage: 000102030405060708090a0b0c0d0e0f\n"
           "threads: 2\ndata_dir: data\nscratch: /tmp/s\n"
           "micro_batch: 4\ncheckpoint: {every: 30s}\nconnect_timeout: 7s\n"
+          "drain_timeout: 90s\n"
           "bulk: {max_rate: 1.5MB/s}\n"
           "listen: {metrics: localhost:0}\n"));
   CAPTURE(loaded.status().ToString());
@@ -44,6 +45,7 @@ TEST_CASE("a worker's file gives its values, with paths relative to itself") {
   CHECK(c.micro_batch == 4);
   CHECK(c.connect_timeout == absl::Seconds(7));
   CHECK(c.checkpoint_every == absl::Seconds(30));
+  CHECK(c.drain_timeout == absl::Seconds(90));
   CHECK(c.bulk_max_rate == 1'500'000);
   CHECK(c.metrics == "localhost:0");
 }

@@ -159,13 +159,69 @@ TEST_CASE("a finished run is evaluated, then left") {
   REQUIRE(Next(local, view) == Kind::kFinish);
 }
 
-TEST_CASE("a drained worker finishes its window and leaves") {
+TEST_CASE("C5.4 a leaving worker finishes its window or hands in its steps") {
   LocalState local = Holding(3);
-  ViewInput view = Running(3, 4, 2);
-  view.drain = true;
-  REQUIRE(Next(local, view) == Kind::kBegin);
-  view.lease->delivered = true;
+  ViewInput view = Running(3, 4, 4);
+  BeginWindow(local, *view.lease, /*carry=*/false);
+  local.window.steps_done = local.window.steps = 2;
+  view.leaving = Leaving::kAfterWindow;
+  REQUIRE(Next(local, view) == Kind::kStep);
+  view.leaving = Leaving::kWithSteps;
+  REQUIRE(Next(local, view) == Kind::kSubmit);
+  local.window.delivered = true;
   REQUIRE(Next(local, view) == Kind::kLeave);
+}
+
+TEST_CASE("C5.4 a leaving worker takes on nothing new") {
+  const Leaving leaving = GENERATE(Leaving::kAfterWindow, Leaving::kWithSteps);
+  ViewInput view = Running(3, 4, 2);
+  view.leaving = leaving;
+  SECTION("nothing is held yet") {
+    REQUIRE(Next(LocalState{}, view) == Kind::kLeave);
+  }
+  SECTION("a lease that was not begun") {
+    REQUIRE(Next(Holding(3), view) == Kind::kLeave);
+  }
+  SECTION("a version that came out") {
+    LocalState local = Holding(2);
+    local.window = {.round = 3, .base_version = 2, .steps_done = 1, .steps = 1};
+    REQUIRE(Next(local, view) == Kind::kLeave);
+  }
+  SECTION("an evaluation") {
+    view.evals.push_back({3, 0});
+    view.lease.reset();
+    REQUIRE(Next(Holding(3), view) == Kind::kLeave);
+  }
+  SECTION("no step was done") {
+    LocalState local = Holding(3);
+    BeginWindow(local, *view.lease, /*carry=*/false);
+    REQUIRE(Next(local, view) ==
+            (leaving == Leaving::kAfterWindow ? Kind::kStep : Kind::kLeave));
+  }
+  SECTION("the run is over") {
+    view.phase = ViewInput::Phase::kFinished;
+    REQUIRE(Next(Holding(3), view) == Kind::kFinish);
+  }
+}
+
+TEST_CASE("a window of which an update was taken is not trained on") {
+  LocalState local = Holding(3);
+  const ViewInput view = Running(3, 4, 5);
+  BeginWindow(local, *view.lease, /*carry=*/false);
+  local.window.steps_done = local.window.steps = 2;
+  local.taken_round = 3;
+  REQUIRE(Next(local, view) == Kind::kStep);
+  local.taken_round = 4;
+  REQUIRE(Next(local, view) == Kind::kSubmit);
+}
+
+TEST_CASE("a window fits when its steps and its upload do") {
+  CHECK(WindowFits(4, 2.0, 1.5, absl::Seconds(10)));
+  CHECK_FALSE(WindowFits(4, 2.0, 2.5, absl::Seconds(10)));
+  CHECK_FALSE(WindowFits(5, 2.0, 1.5, absl::Seconds(10)));
+  // Not measured.
+  CHECK_FALSE(WindowFits(1, 0, 1.5, absl::Seconds(10)));
+  CHECK_FALSE(WindowFits(1, 2.0, 0, absl::Seconds(10)));
 }
 
 TEST_CASE("a lease on another base than the one held waits for the next view") {

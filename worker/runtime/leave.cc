@@ -1,0 +1,105 @@
+// How an agent ends: it hands in what is done, gives its lease back, and keeps
+// the rest on disk for the next start.
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "worker/runtime/agent.h"
+
+namespace diloco {
+namespace {
+
+// A call that fails may be a line that broke; a second one tells.
+constexpr absl::Duration kSecondCall = absl::Milliseconds(300);
+
+}  // namespace
+
+std::optional<Leaving> Agent::LookWhetherToLeave(
+    const std::optional<RunView>& view) {
+  const std::optional<Instant> until = link_->hand_in_by();
+  if (!until.has_value()) return Leaving::kNo;
+  if (!leaving_) {
+    leaving_ = true;
+    last_reason_ = options_.stop_requested() ? "asked to stop" : "drained";
+    DILOCO_LOG(INFO) << "leaves worker=" << options_.worker << " reason=\""
+                     << last_reason_ << "\" round=" << local_.window.round
+                     << " window_step=" << local_.window.steps_done
+                     << " drain_timeout="
+                     << absl::FormatDuration(options_.drain_timeout);
+    // Whether there is anybody to hand it in to: a part of a window that is
+    // taken can only be handed in, a window that is left alone goes on.
+    Report("draining");
+    link_->BeatNow();
+  }
+  if (link_->away()) {
+    link_->WaitForChange(view.has_value() ? view->revision : 0, kSecondCall);
+    link_->BeatNow();
+  }
+  const absl::Duration left = *until - options_.clock->Now();
+  if (link_->away() || left <= absl::ZeroDuration()) return std::nullopt;
+  if (!view.has_value() || view->leases.empty()) return Leaving::kWithSteps;
+  const RunView::Lease& lease = view->leases[0];
+  const Window& window = local_.window;
+  uint32_t to_go = lease.steps - std::min(lease.steps, window.steps_done);
+  if (lease.window_steps > 0) {
+    to_go = std::min(
+        to_go, lease.window_steps - std::min(lease.window_steps, window.steps));
+  }
+  return WindowFits(to_go, progress_.step_seconds, hand_in_seconds_, left)
+             ? Leaving::kAfterWindow
+             : Leaving::kWithSteps;
+}
+
+void Agent::TellWhatIsKept() const {
+  const Window& window = local_.window;
+  std::string kept;
+  if (window.delivered || window.steps == 0) {
+    kept = "nothing is left to hand in";
+  } else if (spooled_.has_value() && spooled_->round == window.round) {
+    kept = absl::StrCat("the update of ", spooled_->steps, " steps of round ",
+                        spooled_->round, " (", spooled_->bytes,
+                        " bytes) and a checkpoint are kept: the next start "
+                        "hands it in, or goes on with its steps");
+  } else {
+    kept = absl::StrCat(window.steps, " steps of round ", window.round,
+                        " are kept in a checkpoint: the next start goes on "
+                        "with them");
+  }
+  DILOCO_LOG(INFO) << kept << " worker=" << options_.worker
+                   << " scratch=" << options_.scratch;
+}
+
+void Agent::Finish(const absl::Status& status) {
+  // A superseded session must not touch the run, nor the scratch of the process
+  // that took it over.
+  if (!absl::IsPermissionDenied(status)) {
+    // Past its time, what was written with the update must do: the coordinator
+    // knows what became of that.
+    const bool written =
+        leaving_ && saved_steps_ == inner_steps_ &&
+        options_.clock->Now() >= link_->hand_in_by().value_or(Instant());
+    if (!absl::IsInternal(status) && !written) {
+      const absl::Status saved = WriteCheckpoint();
+      if (!saved.ok()) {
+        DILOCO_LOG(ERROR) << "the last checkpoint was not written error=\""
+                          << saved.message() << "\"";
+      }
+    }
+    if (leaving_ && status.ok()) TellWhatIsKept();
+    if (status.ok() && !link_->away()) {
+      // The run's report counts the last upload and window, too.
+      Report("leaving");
+      link_->BeatNow();
+    }
+    if (!link_->away()) {
+      (void)options_.port->Leave(status.ok() ? last_reason_
+                                             : std::string(status.message()));
+    }
+  }
+  options_.port->Shutdown();
+  link_->Stop();
+  (void)writer_->Wait();
+}
+
+}  // namespace diloco

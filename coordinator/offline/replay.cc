@@ -68,14 +68,6 @@ absl::StatusOr<PartReader> OpenBlob(const RunArchive& archive,
   return OpenPart(archive.fs(), path, blob);
 }
 
-absl::Status Differs(const char* what, const Digest& recorded,
-                     const Digest& again) {
-  if (recorded == again) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("folded again, ", what, " has digest ", again.Short(),
-                   " but was published as ", recorded.Short()));
-}
-
 }  // namespace
 
 absl::StatusOr<FragmentValues> LoadImage(const RunArchive& archive,
@@ -154,18 +146,6 @@ absl::StatusOr<FoldResult> FoldRound(RunArchive& archive,
                         absl::MakeSpan(values->momentum), output));
   ++values->version;
   return result;
-}
-
-absl::Status CheckReproduced(const VersionPublished& recorded,
-                             const FoldResult& result) {
-  RETURN_IF_ERROR(Differs("theta", recorded.digest, result.digest));
-  RETURN_IF_ERROR(
-      Differs("the update blob", recorded.blob.digest, result.blob_digest));
-  if (recorded.theta_image.bytes == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(Differs("the image of theta", recorded.theta_image.digest,
-                          result.theta_image_digest));
-  return Differs("the image of the momentum", recorded.momentum_image.digest,
-                 result.momentum_image_digest);
 }
 
 absl::Status ApplyBlob(const RunArchive& archive, uint32_t fragment,

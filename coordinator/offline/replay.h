@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/aggregate/fold.h"
+#include "coordinator/aggregate/reproduced.h"
 #include "coordinator/offline/run_archive.h"
 
 namespace diloco {
@@ -35,11 +35,6 @@ absl::StatusOr<FoldResult> FoldRound(RunArchive& archive,
                                      const RoundRecord& round,
                                      const std::set<std::string>& without,
                                      FragmentValues* values);
-
-// DATA_LOSS, naming what differs, unless the fold of a round gave what was
-// published.
-absl::Status CheckReproduced(const VersionPublished& recorded,
-                             const FoldResult& result);
 
 // Applies the update blob of the next version to theta; momentum is undefined
 // then. Checks the blob's digest and theta's.

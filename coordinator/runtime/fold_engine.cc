@@ -7,34 +7,13 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "coordinator/aggregate/fold.h"
+#include "coordinator/aggregate/reproduced.h"
 
 namespace diloco {
 namespace {
 
 // The newest one, and the one before it should that be damaged.
 constexpr int kImagesForStart = 2;
-
-// The same members on the same base give the same bits.
-absl::Status CheckReproduced(const VersionPublished& recorded,
-                             const VersionPublished& again) {
-  const std::pair<const char*, std::pair<const Digest&, const Digest&>>
-      results[] = {
-          {"theta", {recorded.digest, again.digest}},
-          {"the update blob", {recorded.blob.digest, again.blob.digest}},
-          {"the image of theta",
-           {recorded.theta_image.digest, again.theta_image.digest}},
-          {"the image of the momentum",
-           {recorded.momentum_image.digest, again.momentum_image.digest}}};
-  for (const auto& [name, digests] : results) {
-    if (digests.first == digests.second) continue;
-    return absl::DataLossError(absl::StrCat(
-        name, " has digest ", digests.second.Short(), " but was published as ",
-        digests.first.Short(),
-        ": the spools of the round or the image before it were changed; "
-        "restore the state directory from a backup"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -197,7 +176,7 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
   if (recorded == nullptr) {
     RETURN_IF_ERROR(options_.versions->Commit(std::move(pending)));
   } else {
-    RETURN_IF_ERROR(WithContext(CheckReproduced(*recorded, published), what));
+    RETURN_IF_ERROR(WithContext(CheckReproduced(*recorded, result), what));
     RETURN_IF_ERROR(options_.versions->Restore(std::move(pending)));
   }
   return published;

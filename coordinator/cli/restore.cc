@@ -19,9 +19,11 @@ absl::Status RunRestore(const Invocation& invocation) {
         "not exist yet");
   }
   const CopyProgress progress;
-  ASSIGN_OR_RETURN(const LineageStarted fact,
-                   RestoreBackup(FileSystem::Posix(), invocation.positional[0],
-                                 out, RandomBytes(16), progress.callback()));
+  ASSIGN_OR_RETURN(
+      const LineageStarted fact,
+      RestoreBackup(FileSystem::Posix(), invocation.positional[0], out,
+                    RandomBytes(16), invocation.Has("accept-loss"),
+                    progress.callback()));
   PrintLineage(invocation, out, fact);
   return absl::OkStatus();
 }
@@ -34,12 +36,17 @@ CommandSpec RestoreCommand() {
   command.summary = "make a state directory of a backup";
   command.positional = {"BACKUP"};
   command.flags = {
-      {"out", "DIR", "the new state directory; must not exist yet (required)"}};
+      {"out", "DIR", "the new state directory; must not exist yet (required)"},
+      {"accept-loss", "", "give up what is behind damage of the journal"}};
   command.details =
       "The run gets a new lineage, by which workers know to drop what they "
       "hold\n"
       "and to pull theta again. Updates of a round that was open are dropped.\n"
-      "Stop the coordinator that it takes the place of.\n";
+      "Stop the coordinator that it takes the place of.\n"
+      "With --accept-loss BACKUP may be a state directory whose journal is "
+      "damaged or\n"
+      "lacks a file: the new one ends before that, and says which record was "
+      "the last.\n";
   command.example = "  dilococtl restore /backup/state-monday --out state\n";
   command.run = RunRestore;
   return command;

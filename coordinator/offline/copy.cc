@@ -11,6 +11,8 @@ namespace diloco {
 namespace {
 
 constexpr uint64_t kPiece = 4 << 20;
+// A process may have 1024 files open, as a rule.
+constexpr size_t kMaxHeld = 500;
 
 }  // namespace
 
@@ -42,10 +44,20 @@ absl::Status TreeCopy::Write(const std::string& relative,
   return out->Sync();
 }
 
+absl::Status TreeCopy::Hold(const std::string& relative) {
+  if (held_.size() >= kMaxHeld) return absl::OkStatus();
+  ASSIGN_OR_RETURN(held_[relative],
+                   fs_->OpenForRead(JoinPath(from_, relative)));
+  return absl::OkStatus();
+}
+
 absl::Status TreeCopy::File(const std::string& relative,
                             std::optional<uint64_t> bytes) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> in,
-                   fs_->OpenForRead(JoinPath(from_, relative)));
+  std::unique_ptr<ReadableFile> in = std::move(held_[relative]);
+  held_.erase(relative);
+  if (in == nullptr) {
+    ASSIGN_OR_RETURN(in, fs_->OpenForRead(JoinPath(from_, relative)));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> out, Create(relative));
   ASSIGN_OR_RETURN(const uint64_t size, in->Size());
   const uint64_t end = bytes.value_or(size);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,6 +23,9 @@ class TreeCopy {
   // `progress` is told the bytes copied so far, every few MiB.
   TreeCopy(FileSystem* fs, std::string from, std::string to,
            std::function<void(uint64_t bytes)> progress);
+  // Opens a file that may be removed before its turn comes; not more than a
+  // process may have open. NOT_FOUND: it is gone already.
+  absl::Status Hold(const std::string& relative);
   // Copies and fsyncs a file, or its first `bytes`.
   absl::Status File(const std::string& relative, std::optional<uint64_t> bytes);
   // Writes and fsyncs a file of its own.
@@ -42,6 +46,7 @@ class TreeCopy {
   const std::string to_;
   const std::function<void(uint64_t)> progress_;
   std::set<std::string> dirs_;
+  std::map<std::string, std::unique_ptr<ReadableFile>> held_;
   uint64_t files_ = 0;
   uint64_t bytes_ = 0;
 };

@@ -102,7 +102,8 @@ absl::StatusOr<LineageStarted> RollBack(FileSystem* fs,
 
 absl::StatusOr<LineageStarted> RestoreBackup(
     FileSystem* fs, const std::string& backup, const std::string& out,
-    const std::string& lineage, const std::function<void(uint64_t)>& progress) {
+    const std::string& lineage, bool accept_loss,
+    const std::function<void(uint64_t)>& progress) {
   if (fs->Exists(out)) {
     return absl::AlreadyExistsError(absl::StrCat(
         out,
@@ -110,7 +111,8 @@ absl::StatusOr<LineageStarted> RestoreBackup(
         "another name"));
   }
   LineageStarted fact;
-  const auto finish = [&](const std::string& dir) -> absl::Status {
+  const auto finish = [&](const std::string& dir,
+                          const RunCopy& copy) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
                      RunArchive::Read(fs, dir));
     fact.lineage = lineage;
@@ -125,10 +127,15 @@ absl::StatusOr<LineageStarted> RestoreBackup(
     fact.folded_tokens = archive->state().folded_tokens;
     fact.reason =
         absl::StrCat("restored from a backup", Dropped(archive->state()));
+    if (!copy.damage.ok()) {
+      absl::StrAppend(&fact.reason, "; what the journal held behind record ",
+                      copy.records, " is lost");
+    }
     return AppendToJournal(fs, dir, fact);
   };
-  RETURN_IF_ERROR(
-      CopyRun(fs, backup, out, /*mark=*/"", progress, finish).status());
+  CopyOptions options;
+  options.accept_loss = accept_loss;
+  RETURN_IF_ERROR(CopyRun(fs, backup, out, options, progress, finish).status());
   return fact;
 }
 

@@ -27,10 +27,12 @@ absl::StatusOr<LineageStarted> RollBack(FileSystem* fs,
 
 // Copies a backup (or any state directory without a coordinator) to `out`,
 // which must not exist, verifies it, and records the new lineage at its newest
-// version. Updates of a round that was open or folding are dropped.
+// version. Updates of a round that was open or folding are dropped, and with
+// `accept_loss` what is behind damage of the journal; the fact's reason says
+// so.
 absl::StatusOr<LineageStarted> RestoreBackup(
     FileSystem* fs, const std::string& backup, const std::string& out,
-    const std::string& lineage,
+    const std::string& lineage, bool accept_loss,
     const std::function<void(uint64_t bytes)>& progress);
 
 struct ForkTarget {

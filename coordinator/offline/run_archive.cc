@@ -18,12 +18,21 @@ RunArchive::RunArchive(FileSystem* fs, std::string dir)
 
 absl::StatusOr<std::unique_ptr<RunArchive>> RunArchive::Read(FileSystem* fs,
                                                              std::string dir) {
+  return ReadWith(&Journal::Scan, fs, std::move(dir));
+}
+
+absl::StatusOr<std::unique_ptr<RunArchive>> RunArchive::ReadToDamage(
+    FileSystem* fs, std::string dir) {
+  return ReadWith(&Journal::ScanGood, fs, std::move(dir));
+}
+
+absl::StatusOr<std::unique_ptr<RunArchive>> RunArchive::ReadWith(
+    decltype(&Journal::Scan) scan, FileSystem* fs, std::string dir) {
   std::unique_ptr<RunArchive> archive(new RunArchive(fs, std::move(dir)));
-  ASSIGN_OR_RETURN(
-      archive->journal_,
-      Journal::Scan(fs, archive->dir_, [&](const Journal::Record& record) {
-        return archive->Take(record);
-      }));
+  ASSIGN_OR_RETURN(archive->journal_,
+                   scan(fs, archive->dir_, [&](const Journal::Record& record) {
+                     return archive->Take(record);
+                   }));
   if (archive->journal_.records == 0) {
     return absl::DataLossError(
         absl::StrCat("the journal in ", archive->dir_,

@@ -45,6 +45,9 @@ class RunArchive {
   // (damaged, newer format) as Journal::Scan; a torn tail is no error.
   static absl::StatusOr<std::unique_ptr<RunArchive>> Read(FileSystem* fs,
                                                           std::string dir);
+  // What the journal says before the first damage (Journal::ScanGood).
+  static absl::StatusOr<std::unique_ptr<RunArchive>> ReadToDamage(
+      FileSystem* fs, std::string dir);
 
   FileSystem* fs() const { return fs_; }
   const std::string& dir() const { return dir_; }
@@ -71,6 +74,8 @@ class RunArchive {
 
  private:
   RunArchive(FileSystem* fs, std::string dir);
+  static absl::StatusOr<std::unique_ptr<RunArchive>> ReadWith(
+      decltype(&Journal::Scan) scan, FileSystem* fs, std::string dir);
   absl::Status Take(const Journal::Record& record);
   RoundRecord* Find(uint32_t fragment, uint64_t round);
 

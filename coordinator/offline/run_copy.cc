@@ -19,12 +19,44 @@ namespace {
 // Retention may take a file between the journal's reading and its copying.
 constexpr int kAttempts = 5;
 
+// Versions and updates that the journal names and that are there.
+std::vector<std::string> NamedFiles(RunArchive& archive) {
+  std::vector<std::string> paths;
+  for (uint32_t f = 0; f < archive.state().fragments.size(); ++f) {
+    for (uint64_t v = 0; v <= archive.state().fragments[f].version; ++v) {
+      const RunArchive::Files files = archive.FilesOf(f, v);
+      for (const FileRef& file :
+           {files.theta_image, files.momentum_image, files.blob}) {
+        if (file.bytes == 0) continue;
+        const auto found = archive.versions().Find(file.digest);
+        if (found.has_value()) paths.push_back(found->path);
+      }
+    }
+  }
+  for (const RoundRecord& round : archive.rounds()) {
+    for (const auto& [worker, update] : round.updates) {
+      const std::string path = archive.spools().CompletePath(
+          update.fragment, update.round, worker, update.value.digest);
+      if (archive.fs()->Exists(path)) paths.push_back(path);
+    }
+  }
+  return paths;
+}
+
 absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
-                                  const std::string& mark, TreeCopy& copy) {
+                                  const CopyOptions& options, TreeCopy& copy) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
-                   RunArchive::Read(fs, state_dir));
+                   options.accept_loss ? RunArchive::ReadToDamage(fs, state_dir)
+                                       : RunArchive::Read(fs, state_dir));
+  std::vector<std::string> named = NamedFiles(*archive);
+  for (std::string& path : named) {
+    path = copy.Relative(path);
+    RETURN_IF_ERROR(copy.Hold(path));
+  }
   // The mark comes first: a copy that was cut short is no state directory.
-  if (!mark.empty()) RETURN_IF_ERROR(copy.Write(kBackupMark, mark));
+  if (!options.mark.empty()) {
+    RETURN_IF_ERROR(copy.Write(kBackupMark, options.mark));
+  }
   for (const Journal::Segment& segment : archive->journal().segments) {
     RETURN_IF_ERROR(copy.File(segment.name, segment.good_bytes));
   }
@@ -36,25 +68,8 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
     if (!fs->Exists(JoinPath(state_dir, file))) continue;
     RETURN_IF_ERROR(copy.File(file, std::nullopt));
   }
-  for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
-    for (uint64_t v = 0; v <= archive->state().fragments[f].version; ++v) {
-      const RunArchive::Files files = archive->FilesOf(f, v);
-      for (const FileRef& file :
-           {files.theta_image, files.momentum_image, files.blob}) {
-        if (file.bytes == 0) continue;
-        const auto found = archive->versions().Find(file.digest);
-        if (!found.has_value()) continue;  // Retention took it.
-        RETURN_IF_ERROR(copy.File(copy.Relative(found->path), std::nullopt));
-      }
-    }
-  }
-  for (const RoundRecord& round : archive->rounds()) {
-    for (const auto& [worker, update] : round.updates) {
-      const std::string path = archive->spools().CompletePath(
-          update.fragment, update.round, worker, update.value.digest);
-      if (!fs->Exists(path)) continue;
-      RETURN_IF_ERROR(copy.File(copy.Relative(path), std::nullopt));
-    }
+  for (const std::string& path : named) {
+    RETURN_IF_ERROR(copy.File(path, std::nullopt));
   }
   RETURN_IF_ERROR(copy.Sync());
   RunCopy result;
@@ -62,6 +77,7 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
   result.version = archive->state().fragments[0].version;
   result.files = copy.files();
   result.bytes = copy.bytes();
+  result.damage = archive->journal().damage;
   return result;
 }
 
@@ -81,8 +97,9 @@ absl::Status Verify(FileSystem* fs, const std::string& dir) {
 
 absl::StatusOr<RunCopy> CopyRun(
     FileSystem* fs, const std::string& state_dir, const std::string& out,
-    const std::string& mark, const std::function<void(uint64_t)>& progress,
-    const std::function<absl::Status(const std::string&)>& finish) {
+    const CopyOptions& options, const std::function<void(uint64_t)>& progress,
+    const std::function<absl::Status(const std::string&, const RunCopy&)>&
+        finish) {
   if (fs->Exists(out)) {
     return absl::AlreadyExistsError(
         absl::StrCat(out, " exists; give the name of a new directory"));
@@ -91,10 +108,10 @@ absl::StatusOr<RunCopy> CopyRun(
   absl::Status last;
   for (int i = 0; i < kAttempts; ++i) {
     TreeCopy copy(fs, state_dir, partial, progress);
-    absl::StatusOr<RunCopy> result = CopyFiles(fs, state_dir, mark, copy);
+    absl::StatusOr<RunCopy> result = CopyFiles(fs, state_dir, options, copy);
     last = result.status();
     if (last.ok()) last = Verify(fs, partial);
-    if (last.ok()) last = finish(partial);
+    if (last.ok()) last = finish(partial, *result);
     if (last.ok()) last = fs->Rename(partial, out);
     if (last.ok()) last = fs->SyncDir(DirName(out));
     if (last.ok()) return result;
@@ -108,11 +125,13 @@ absl::StatusOr<RunCopy> CopyRun(
 absl::StatusOr<RunCopy> BackUp(FileSystem* fs, const std::string& state_dir,
                                const std::string& out,
                                const std::function<void(uint64_t)>& progress) {
-  return CopyRun(fs, state_dir, out,
-                 absl::StrCat("A backup of ", state_dir,
-                              ": dilococtl restore makes a state directory of "
-                              "it.\n"),
-                 progress, [](const std::string&) { return absl::OkStatus(); });
+  CopyOptions options;
+  options.mark =
+      absl::StrCat("A backup of ", state_dir,
+                   ": dilococtl restore makes a state directory of it.\n");
+  return CopyRun(
+      fs, state_dir, out, options, progress,
+      [](const std::string&, const RunCopy&) { return absl::OkStatus(); });
 }
 
 }  // namespace diloco

@@ -17,19 +17,29 @@ struct RunCopy {
   uint64_t version = 0;  // Of the first fragment.
   uint64_t files = 0;
   uint64_t bytes = 0;
+  absl::Status damage;  // Of the journal; what was behind it is not copied.
+};
+
+struct CopyOptions {
+  // Content of a file kBackupMark; empty: none.
+  std::string mark;
+  // What is behind damage of the journal is given up, instead of everything.
+  bool accept_loss = false;
 };
 
 // Copies the journal up to its newest whole record, and every file that it
 // names and that is there, to `out`, which must not exist; appears under that
-// name only once all of it is durable and verified (VerifyRun). A copy that
-// retention overtook is begun again. `mark`, when not empty, is the content of
-// a file kBackupMark. `finish` may change the copy before it gets its name.
+// name only once all of it is durable and verified (VerifyRun). The files are
+// opened first, so that retention does not take them meanwhile; a copy that it
+// did overtake is begun again. `finish` may change the copy before it gets its
+// name.
 // `progress` is told the bytes so far.
 absl::StatusOr<RunCopy> CopyRun(
     FileSystem* fs, const std::string& state_dir, const std::string& out,
-    const std::string& mark,
+    const CopyOptions& options,
     const std::function<void(uint64_t bytes)>& progress,
-    const std::function<absl::Status(const std::string& dir)>& finish);
+    const std::function<absl::Status(const std::string& dir,
+                                     const RunCopy& copy)>& finish);
 
 // A copy with a mark: a coordinator does not start there, as two coordinators
 // of one lineage would both count updates. RestoreBackup makes a state

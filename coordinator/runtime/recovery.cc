@@ -184,7 +184,7 @@ absl::Status CoordinatorImpl::CheckNotLost(bool fresh) const {
       ": restore the journal from a backup",
       fresh ? ", or point state.dir to another directory to start a new run"
             : ", or make a state directory of what is left with dilococtl "
-              "restore"));
+              "restore --accept-loss"));
 }
 
 absl::Status CoordinatorImpl::CreateRun(Journal& journal, State& state) {

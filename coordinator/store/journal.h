@@ -62,12 +62,19 @@ class Journal {
     uint32_t chain = 0;       // Of all records.
     uint32_t head = 0;        // The newest segment that was begun; 0: unsaid.
     std::vector<Segment> segments;
+    absl::Status damage;  // Of ScanGood: what ended it.
   };
   // Visits every record without changing anything, also while a coordinator
   // appends: for offline tools. Errors as Open's; NOT_FOUND when there is no
   // journal; a torn tail is no error.
   static absl::StatusOr<Scanned> Scan(FileSystem* fs, const std::string& dir,
                                       const Visitor& visit);
+
+  // The same, but damage (DATA_LOSS) only ends it: for whoever accepts the loss
+  // of what is behind. DATA_LOSS when no record is before it.
+  static absl::StatusOr<Scanned> ScanGood(FileSystem* fs,
+                                          const std::string& dir,
+                                          const Visitor& visit);
 
   // Buffers a record; its sequence number.
   virtual uint64_t Append(uint32_t type, absl::string_view payload) = 0;

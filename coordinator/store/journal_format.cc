@@ -48,9 +48,9 @@ std::string EncodeSegmentHeader(const SegmentHeader& header) {
 
 absl::StatusOr<ParsedSegmentHeader> ParseSegmentHeader(absl::string_view file) {
   const auto too_short = [&file](size_t bytes) {
-    return absl::DataLossError(
-        absl::StrCat("it has only ", file.size(), " bytes, a journal has ",
-                     bytes, " or more: restore it from a backup"));
+    return absl::DataLossError(absl::StrCat("it has only ", file.size(),
+                                            " bytes, a journal has ", bytes,
+                                            " or more"));
   };
   if (file.size() < kCommonHeaderBytes) return too_short(kCommonHeaderBytes);
   if (file.substr(0, kMagic.size()) != kMagic) {
@@ -59,8 +59,7 @@ absl::StatusOr<ParsedSegmentHeader> ParseSegmentHeader(absl::string_view file) {
   }
   if (GetLittle(file, 12, 4) != Crc32c(file.substr(0, 12))) {
     return absl::DataLossError(
-        "the checksum at offset 12 does not match the header: restore it from "
-        "a backup");
+        "the checksum at offset 12 does not match the header");
   }
   ParsedSegmentHeader parsed;
   const uint64_t format = GetLittle(file, 8, 4);
@@ -76,8 +75,7 @@ absl::StatusOr<ParsedSegmentHeader> ParseSegmentHeader(absl::string_view file) {
   if (file.size() < parsed.bytes) return too_short(parsed.bytes);
   if (GetLittle(file, 32, 4) != Crc32c(file.substr(0, 32))) {
     return absl::DataLossError(
-        "the checksum at offset 32 does not match the header: restore it from "
-        "a backup");
+        "the checksum at offset 32 does not match the header");
   }
   parsed.header.first_sequence = GetLittle(file, 16, 8);
   parsed.header.number = static_cast<uint32_t>(GetLittle(file, 24, 4));

@@ -16,8 +16,8 @@ namespace diloco {
 namespace {
 
 constexpr absl::string_view kChoices =
-    "; nothing was changed: restore the state directory from a backup, or copy "
-    "it aside and start from the part before the damage";
+    "; nothing was changed: restore the state directory from a backup, or give "
+    "up that record and all behind it with dilococtl restore --accept-loss";
 
 // Numbers of the segments that are there, ascending.
 absl::StatusOr<std::vector<uint32_t>> ListSegments(FileSystem* fs,
@@ -76,6 +76,31 @@ class Scanner {
     // The head first: what it names is there before it is named, and a
     // coordinator may begin another segment meanwhile.
     ASSIGN_OR_RETURN(const std::optional<uint32_t> head, ReadHead(fs_, dir_));
+    RETURN_IF_ERROR(ReadSegments(head));
+    return std::move(scanned_);
+  }
+
+  absl::StatusOr<Journal::Scanned> RunToDamage() {
+    const absl::StatusOr<std::optional<uint32_t>> head = ReadHead(fs_, dir_);
+    absl::Status status = head.status();
+    if (status.ok() || absl::IsDataLoss(status)) {
+      const absl::Status read =
+          ReadSegments(head.ok() ? *head : std::optional<uint32_t>());
+      if (!read.ok()) status = read;
+    }
+    // A record that cannot be understood is whole: no damage of the journal.
+    if (!status.ok() && (!absl::IsDataLoss(status) || visitor_failed_ ||
+                         scanned_.records == 0)) {
+      return status;
+    }
+    if (segment_.good_bytes > segment_.header_bytes) TakeSegment();
+    scanned_.tail_bytes = 0;
+    scanned_.damage = status;
+    return std::move(scanned_);
+  }
+
+ private:
+  absl::Status ReadSegments(std::optional<uint32_t> head) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> numbers,
                      ListSegments(fs_, dir_));
     if (numbers.empty() && !head.has_value()) {
@@ -100,10 +125,9 @@ class Scanner {
                      absl::StrCat(kJournalHead, " says that ",
                                   SegmentName(*head), " was begun"));
     }
-    return std::move(scanned_);
+    return absl::OkStatus();
   }
 
- private:
   absl::Status CheckHeader(const SegmentHeader& header, uint32_t number) {
     const SegmentHeader expected = {number, scanned_.records + 1,
                                     scanned_.chain};
@@ -131,30 +155,40 @@ class Scanner {
                      fs_->OpenForRead(JoinPath(dir_, name)));
     ASSIGN_OR_RETURN(const absl::Span<const char> mapped, readable->Map());
     const absl::string_view file(mapped.data(), mapped.size());
-    ASSIGN_OR_RETURN(const ParsedSegmentHeader parsed,
-                     ParseSegmentHeader(file));
-    RETURN_IF_ERROR(CheckHeader(parsed.header, number));
-    Journal::Segment segment = {name, number, parsed.format, parsed.bytes,
-                                parsed.bytes};
-    while (segment.good_bytes < file.size()) {
-      const uint64_t offset = segment.good_bytes;
+    const absl::StatusOr<ParsedSegmentHeader> parsed = ParseSegmentHeader(file);
+    if (absl::IsDataLoss(parsed.status())) {
+      return absl::DataLossError(absl::StrCat(
+          parsed.status().message(), ": record ", scanned_.records + 1,
+          " was expected at offset ", kSegmentHeaderBytes, kChoices));
+    }
+    RETURN_IF_ERROR(parsed.status());
+    RETURN_IF_ERROR(CheckHeader(parsed->header, number));
+    segment_ = {name, number, parsed->format, parsed->bytes, parsed->bytes};
+    while (segment_.good_bytes < file.size()) {
+      const uint64_t offset = segment_.good_bytes;
       const std::optional<RecordView> record = ParseRecord(file, offset);
       if (!record.has_value()) break;
       const uint64_t next = scanned_.records + 1;
       RETURN_IF_ERROR(CheckRecordSequence(record->sequence, next, offset));
-      RETURN_IF_ERROR(
-          WithContext(visit_({record->type, record->sequence, record->payload,
-                              number, offset}),
-                      absl::StrCat("record ", next, " at offset ", offset)));
+      const absl::Status visited = visit_(
+          {record->type, record->sequence, record->payload, number, offset});
+      visitor_failed_ = !visited.ok();
+      RETURN_IF_ERROR(WithContext(
+          visited, absl::StrCat("record ", next, " at offset ", offset)));
       scanned_.records = next;
       scanned_.chain = ExtendChain(scanned_.chain, record->crc);
-      segment.good_bytes = record->end;
+      segment_.good_bytes = record->end;
     }
-    RETURN_IF_ERROR(CheckTail(file, segment, newest));
-    scanned_.good_bytes += segment.good_bytes;
-    scanned_.tail_bytes = file.size() - segment.good_bytes;
-    scanned_.segments.push_back(std::move(segment));
+    RETURN_IF_ERROR(CheckTail(file, segment_, newest));
+    scanned_.tail_bytes = file.size() - segment_.good_bytes;
+    TakeSegment();
     return absl::OkStatus();
+  }
+
+  void TakeSegment() {
+    scanned_.good_bytes += segment_.good_bytes;
+    scanned_.segments.push_back(std::move(segment_));
+    segment_ = Journal::Segment();
   }
 
   // Only the last write can be torn: there is nothing good behind it.
@@ -177,6 +211,8 @@ class Scanner {
   const std::string dir_;
   const Journal::Visitor& visit_;
   Journal::Scanned scanned_;
+  Journal::Segment segment_;  // Being read.
+  bool visitor_failed_ = false;
 };
 
 }  // namespace
@@ -185,6 +221,12 @@ absl::StatusOr<Journal::Scanned> Journal::Scan(FileSystem* fs,
                                                const std::string& dir,
                                                const Visitor& visit) {
   return Scanner(fs, dir, visit).Run();
+}
+
+absl::StatusOr<Journal::Scanned> Journal::ScanGood(FileSystem* fs,
+                                                   const std::string& dir,
+                                                   const Visitor& visit) {
+  return Scanner(fs, dir, visit).RunToDamage();
 }
 
 }  // namespace diloco

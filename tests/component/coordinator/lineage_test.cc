@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "coordinator/offline/replay.h"
 #include "coordinator/offline/run_copy.h"
+#include "coordinator/store/state_dir.h"
 #include "tests/component/coordinator/offline_run.h"
 
 namespace diloco {
@@ -92,9 +93,9 @@ TEST_CASE("an older copy of the state is named when a newer worker beats") {
   CHECK(absl::StrContains(refused.message(), "worker a holds version 6"));
   CHECK(absl::StrContains(refused.message(), "dilococtl restore"));
   // A copy in a lineage of its own does.
-  REQUIRE(
-      RestoreBackup(&run.fs, kStateDir, "restored", kLineage, IgnoreProgress)
-          .ok());
+  REQUIRE(RestoreBackup(&run.fs, kStateDir, "restored", kLineage,
+                        /*accept_loss=*/false, IgnoreProgress)
+              .ok());
   run.options.state_dir = "restored";
   CHECK(run.Start().ok());
 }
@@ -176,12 +177,13 @@ TEST_CASE("a restored backup goes on in a lineage of its own") {
   REQUIRE(run.Deliver("b", run.NextUpdate("b")).ok());
   REQUIRE(run.AwaitVersion(6).ok());
   run.End();
-  const auto restored =
-      RestoreBackup(&run.fs, "copy", "again", kLineage, IgnoreProgress);
+  const auto restored = RestoreBackup(&run.fs, "copy", "again", kLineage,
+                                      /*accept_loss=*/false, IgnoreProgress);
   INFO(restored.status());
   REQUIRE(restored.ok());
   CHECK(absl::StrContains(restored->reason, "1 accepted updates"));
-  CHECK(RestoreBackup(&run.fs, "copy", "again", kLineage, IgnoreProgress)
+  CHECK(RestoreBackup(&run.fs, "copy", "again", kLineage, /*accept_loss=*/false,
+                      IgnoreProgress)
             .status()
             .code() == Code::kAlreadyExists);
   CHECK(offline.Problem("again") == "");
@@ -189,6 +191,47 @@ TEST_CASE("a restored backup goes on in a lineage of its own") {
   REQUIRE(run.Start().ok());
   CHECK(run.digest() == offline.digests[4]);
   GoOn(run, before, 6);
+}
+
+TEST_CASE("C7.2 what is before damage of the journal is saved on demand") {
+  OfflineRun offline(/*segment_bytes=*/400);
+  TestRun& run = offline.run;
+  const Fencing before = run.coordinator->fencing();
+  run.End();
+  const std::vector<std::string> segments = run.FilesWith("journal-");
+  REQUIRE(segments.size() > 6);
+  const std::string path = JoinPath(
+      kStateDir, SegmentName(static_cast<uint32_t>(segments.size() - 3)));
+  const std::string content = ReadFile(&run.fs, path).value();
+  SECTION("a bit flipped") { run.fs.FlipBit(path, content.size() / 2, 1); }
+  SECTION("a segment gone") { REQUIRE(run.fs.Remove(path).ok()); }
+  SECTION("an empty segment") {
+    REQUIRE(WriteFileAtomic(&run.fs, path, "").ok());
+  }
+  const absl::Status refused = run.Start();
+  INFO(refused);
+  CHECK(refused.code() == Code::kDataLoss);
+  CHECK(absl::StrContains(refused.message(), path));
+  CHECK(absl::StrContains(refused.message(), "record "));
+  CHECK(absl::StrContains(refused.message(), "restore --accept-loss"));
+  run.End();
+  CHECK(RestoreBackup(&run.fs, kStateDir, "saved", kLineage,
+                      /*accept_loss=*/false, IgnoreProgress)
+            .status()
+            .code() == Code::kDataLoss);
+  const auto saved = RestoreBackup(&run.fs, kStateDir, "saved", kLineage,
+                                   /*accept_loss=*/true, IgnoreProgress);
+  INFO(saved.status());
+  REQUIRE(saved.ok());
+  CHECK(absl::StrContains(saved->reason, "is lost"));
+  const uint64_t version = saved->fragments[0].version;
+  REQUIRE(version >= 1);
+  REQUIRE(version < 5);
+  CHECK(offline.Problem("saved") == "");
+  run.options.state_dir = "saved";
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == offline.digests[version - 1]);
+  GoOn(run, before, version + 1);
 }
 
 TEST_CASE("a fork begins with theta and momentum of another run's version") {

@@ -133,6 +133,35 @@ TEST_CASE("a backup of a run that goes on is consistent and no run itself") {
   CHECK(absl::StrContains(started.message(), "restore"));
 }
 
+TEST_CASE("retention does not take files under a backup") {
+  OfflineRun offline(kSmallSegments);
+  TestRun& run = offline.run;
+  run.options.keep_images = 2;
+  run.options.keep_every = 0;
+  run.End();
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  const std::vector<std::string> blobs = run.FilesWith("v000003.blob");
+  REQUIRE(blobs.size() == 1);
+  int begun_again = 0;
+  uint64_t copied = 0;
+  const auto result = BackUp(&run.fs, kStateDir, "copy", [&](uint64_t bytes) {
+    if (bytes < copied) ++begun_again;
+    copied = bytes;
+    for (uint64_t v = run.Status().fragments[0].version + 1; v <= 11; ++v) {
+      run.DeliverAll();
+      REQUIRE(run.AwaitVersion(v).ok());
+    }
+  });
+  INFO(result.status());
+  REQUIRE(result.ok());
+  CHECK(begun_again == 0);
+  CHECK_FALSE(run.fs.Exists(blobs[0]));
+  CHECK(run.fs.Exists("copy/blobs/f00-v000003.blob"));
+  CHECK(offline.Archive("copy")->state().fragments[0].version == 5);
+  CHECK(offline.Problem("copy") == "");
+}
+
 TEST_CASE("a backup of a damaged run fails and leaves nothing behind") {
   OfflineRun offline;
   TestRun& run = offline.run;

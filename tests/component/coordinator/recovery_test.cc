@@ -196,17 +196,56 @@ TEST_CASE("C7.4 the state directory of another run is refused untouched") {
   CHECK(ended.Content(kJournal) == journal);
 }
 
-TEST_CASE("a rotten image is kept aside and made anew") {
-  Ended ended(2);
+TEST_CASE("C7.1 a rotten image gives way to the one before, and is made anew") {
+  // Of version 0, or of one whose updates retention has taken.
+  const uint64_t versions = GENERATE(2, 9);
+  Ended ended(versions);
   TestRun& run = ended.run;
   const std::string kind = GENERATE(".theta", ".momentum");
-  const std::string path = ended.Only("-v000002" + kind);
+  const std::string path =
+      ended.Only(absl::StrCat("-v00000", versions / 2 * 2, kind));
   const std::string good = ended.Content(path);
   run.fs.FlipBit(path, 300, 2);
   REQUIRE(run.Start().ok());
   CHECK(run.digest() == ended.digest);
   CHECK(run.fs.Exists(path + ".broken"));
   CHECK(ended.Content(path) == good);
+}
+
+TEST_CASE("spools stay until an image and the one before it cover them") {
+  TestRun run(2);
+  for (uint64_t versions = 1; versions <= 9; ++versions) {
+    REQUIRE(Drive(run, versions).ok());
+    run.End();
+    // Images are those of even versions. What no start needs goes when the next
+    // round is folded: now those known when the newest version was.
+    const uint64_t newest = (versions - 1) / 2 * 2;
+    const uint64_t covered = newest < 2 ? 0 : newest - 2;
+    for (uint64_t round = 1; round <= versions; ++round) {
+      INFO("round " << round << " at version " << versions);
+      CHECK(run.FilesWith(absl::StrCat("r00000", round, "/")).size() ==
+            (round <= covered ? 0 : 2));
+    }
+  }
+}
+
+TEST_CASE("a second coordinator on the same directory is refused") {
+  TestRun run(2);
+  REQUIRE(Drive(run, 1).ok());
+  CoordinatorOptions options = run.options;
+  MetricsRegistry metrics;
+  options.metrics = &metrics;
+  const std::string journal = ReadFile(&run.fs, kJournal).value();
+  const absl::Status second = Coordinator::Start(options).status();
+  INFO(second);
+  CHECK(second.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(second.message(), "state/LOCK"));
+  CHECK(ReadFile(&run.fs, kJournal).value() == journal);
+  // The first goes on, and when it has ended another may begin.
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(2).ok());
+  run.End();
+  REQUIRE(run.Start().ok());
 }
 
 TEST_CASE("a rebuild writes what is damaged and leaves alone what is good") {

@@ -116,7 +116,7 @@ TEST_CASE("C7.2 a segment of 0 bytes or with a damaged header is noticed") {
       INFO(number << " with " << bytes << " bytes");
       REQUIRE(
           WriteFileAtomic(&fs, Segment(number), content.substr(0, bytes)).ok());
-      RequireRefused(fs, Code::kDataLoss, {Segment(number), "restore it"});
+      RequireRefused(fs, Code::kDataLoss, {Segment(number), "restore the"});
     }
     for (uint64_t byte = 12; byte < 36; ++byte) {
       INFO(number << " with a bit flipped in byte " << byte);

@@ -136,7 +136,7 @@ TEST_CASE("C7.2 an empty or short file is not taken for a new journal") {
   const std::string good = MakeJournal(fs, 1);
   for (size_t bytes = 0; bytes < kSegmentHeaderBytes; ++bytes) {
     PutFile(fs, good.substr(0, bytes));
-    RequireRefused(fs, Code::kDataLoss, "restore it");
+    RequireRefused(fs, Code::kDataLoss, "restore the");
   }
 }
 

@@ -207,6 +207,8 @@ class Cluster:
             "eval": {"every": "never"},
             "listen": {"control": f"127.0.0.1:{self.port}", "metrics": "none"},
             "state": {"dir": "state", "image_every": 4},
+            # Some tests have the state on a disk of a few megabytes.
+            "keep": {"free_space": 0},
         }, change or {})
 
     def __enter__(self):

@@ -558,6 +558,7 @@ RunSettings MakeRunSettings(const RunConfig& config, const Layout& layout) {
   settings.codec_down = config.sync.down;
   settings.late = config.sync.late;
   settings.join_ramp_steps = config.join.ramp_steps;
+  settings.join_probe = config.join.probe;
   settings.layout_digest = layout.ComputeDigest();
   return settings;
 }

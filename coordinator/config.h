@@ -81,6 +81,7 @@ struct RunConfig {
     uint32_t max_workers = 256;
     absl::Duration lease =
         absl::Seconds(30);  // Silence until a worker is lost.
+    bool probe = true;      // Of a worker that starts cold.
   } join;
 
   struct Eval {

@@ -262,9 +262,11 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .doc = "Silence after which a worker counts as lost.",
              .change = at_once});
   table.Add({.path = "join.probe",
-             .value = Bool(&extras->probe),
-             .doc = "A joiner first proves itself on theta.",
-             .no_effect = true});
+             .value = Bool(&config->join.probe),
+             .doc = "A worker that starts cold first times three steps and "
+                    "evaluates a slice of the validation shard; a loss more "
+                    "than 1 % from the run's turns it away.",
+             .change = at_once});
   table.Add(
       {.path = "eval.shard",
        .value = OrNone(Path(&extras->eval_shard, base), &extras->eval_shard),

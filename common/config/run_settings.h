@@ -44,6 +44,7 @@ struct RunSettings {
   Codec codec_down = Codec::kFp32;
   LatePolicy late = LatePolicy::kCarry;
   uint32_t join_ramp_steps = 50;
+  bool join_probe = false;
   Digest layout_digest;
 
   friend bool operator==(const RunSettings&, const RunSettings&) = default;

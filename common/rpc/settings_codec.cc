@@ -153,6 +153,7 @@ void EncodeRunSettings(const RunSettings& settings, v1::RunSettings* out) {
   out->set_codec_down(CodecName(settings.codec_down));
   out->set_late(NameOf(kLates, settings.late));
   out->set_join_ramp_steps(settings.join_ramp_steps);
+  out->set_join_probe(settings.join_probe);
   out->set_layout_digest(settings.layout_digest.ToBytes());
 }
 
@@ -171,6 +172,7 @@ absl::StatusOr<RunSettings> DecodeRunSettings(const v1::RunSettings& in) {
                    DecodeCodecName("sync.down", in.codec_down()));
   ASSIGN_OR_RETURN(settings.late, ValueOf(kLates, "sync.late", in.late()));
   settings.join_ramp_steps = in.join_ramp_steps();
+  settings.join_probe = in.join_probe();
   ASSIGN_OR_RETURN(settings.layout_digest,
                    DecodeDigest("layout digest", in.layout_digest()));
   return settings;

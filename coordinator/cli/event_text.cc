@@ -50,7 +50,9 @@ std::string Text(const v1::WorkerReturnedFact& fact) {
 std::string Text(const v1::WorkerDepartedFact& fact) {
   const char* how = fact.departure() == v1::DEPARTURE_KIND_LEFT   ? " left"
                     : fact.departure() == v1::DEPARTURE_KIND_LOST ? " is lost"
-                                                                  : " evicted";
+                    : fact.departure() == v1::DEPARTURE_KIND_REFUSED
+                        ? " is refused"
+                        : " evicted";
   return absl::StrCat("worker ", fact.worker(), how, Because(fact.reason()));
 }
 

@@ -65,14 +65,19 @@ std::string WorkerText(const v1::WorkerStatus& worker) {
   // Nothing is known before the first step.
   const bool trained = beat.tokens() > 0;
   return absl::StrFormat(
-      "  %-14s %-10s %7d %9s %8s %8s %9s  %s\n", Printable(worker.name()),
-      Printable(state), worker.rounds_folded(),
-      FormatCount(worker.tokens_folded()),
-      trained ? absl::StrFormat("%.4f", beat.loss()) : "-",
-      worker.tokens_per_second() > 0
-          ? FormatCount(static_cast<uint64_t>(worker.tokens_per_second()))
-          : "-",
-      FormatSeconds(worker.seconds_since_heard()), Printable(worker.peer()));
+             "  %-14s %-10s %7d %9s %8s %8s %9s  %s\n",
+             Printable(worker.name()), Printable(state), worker.rounds_folded(),
+             FormatCount(worker.tokens_folded()),
+             trained ? absl::StrFormat("%.4f", beat.loss()) : "-",
+             worker.tokens_per_second() > 0 ? FormatCount(static_cast<uint64_t>(
+                                                  worker.tokens_per_second()))
+                                            : "-",
+             FormatSeconds(worker.seconds_since_heard()),
+             Printable(worker.peer())) +
+         (worker.refusal().empty()
+              ? ""
+              : absl::StrCat("    refused: ", Printable(worker.refusal()),
+                             "\n"));
 }
 
 std::string StatusText(const v1::StatusResponse& status) {

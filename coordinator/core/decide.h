@@ -16,6 +16,9 @@ void LoseSilentWorkers(Draft& draft);
 // A lost worker was heard of: it is active again.
 void TakeBack(Draft& draft, const std::string& worker);
 
+// decide_probe.cc
+absl::Status OnEvent(Draft& draft, const ProbeEvent& event);
+
 // decide_upload.cc
 absl::Status OnEvent(Draft& draft, const UpdateVerifiedEvent& event);
 absl::Status OnEvent(Draft& draft, const UpdateUnusableEvent& event);

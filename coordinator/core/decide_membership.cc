@@ -151,6 +151,9 @@ absl::Status OnEvent(Draft& draft, const BeatEvent& event) {
         absl::StrCat("worker ", event.worker, " never joined"));
   }
   if (worker->membership == Membership::kEvicted) return Evicted(event.worker);
+  if (!worker->refusal.empty()) {
+    return absl::FailedPreconditionError(worker->refusal);
+  }
   if (worker->membership == Membership::kLeft) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", event.worker, " has left: join again"));

@@ -94,7 +94,8 @@ struct WorkerReturned {
                          const WorkerReturned&) = default;
 };
 
-enum class Departure { kLeft = 1, kLost = 2, kEvicted = 3 };
+// kRefused: its probe found another loss than the run has; it may join again.
+enum class Departure { kLeft = 1, kLost = 2, kEvicted = 3, kRefused = 4 };
 
 struct WorkerDeparted {
   std::string worker;

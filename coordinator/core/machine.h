@@ -70,6 +70,17 @@ struct BeatEvent {
   double step_seconds = 0;
   std::optional<WindowReport> window = std::nullopt;
 };
+// What a worker that starts cold found of the version that it holds; no tokens:
+// it found nothing to compare with. One that is refused has left, and its
+// `refusal` says why.
+struct ProbeEvent {
+  std::string worker;
+  uint64_t version = 0;
+  uint64_t first_window = 0;
+  uint64_t windows = 0;
+  double loss_sum = 0;
+  uint64_t tokens = 0;
+};
 // `value` was verified and fsynced in its spool.
 struct UpdateVerifiedEvent {
   std::string worker;
@@ -136,9 +147,10 @@ struct TickEvent {
 };
 
 using Event =
-    std::variant<JoinEvent, BeatEvent, UpdateVerifiedEvent, UpdateUnusableEvent,
-                 FoldDoneEvent, EvalReportEvent, LeaveEvent, PauseEvent,
-                 StopEvent, DrainEvent, EvictEvent, SettingsEvent, TickEvent>;
+    std::variant<JoinEvent, BeatEvent, ProbeEvent, UpdateVerifiedEvent,
+                 UpdateUnusableEvent, FoldDoneEvent, EvalReportEvent,
+                 LeaveEvent, PauseEvent, StopEvent, DrainEvent, EvictEvent,
+                 SettingsEvent, TickEvent>;
 
 struct Decision {
   absl::Status status;  // What the caller is told; facts only when OK.
@@ -219,6 +231,7 @@ struct WorkerView {
   RunPhase phase = RunPhase::kWaiting;
   std::vector<LeaseView> leases;
   std::vector<EvalView> evals;
+  std::optional<EvalView> probe;  // A slice whose loss is known.
   bool drain = false;
   std::string notice;
 };
@@ -226,7 +239,16 @@ struct WorkerView {
 WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
                    const std::string& worker, Instant now);
 
-// active, suspect, lost, left or evicted, for status and log lines.
+// What a probe is worth against the evaluations of the version that it is of.
+// Losses within 1 % of each other agree.
+struct ProbeVerdict {
+  enum class Kind { kAgrees, kDiffers, kNotCompared };
+  Kind kind = Kind::kNotCompared;
+  std::string reason;  // In words, with both figures.
+};
+ProbeVerdict JudgeProbe(const State& state, const ProbeEvent& probe);
+
+// active, suspect, lost, left, refused or evicted, for status and log lines.
 const char* StandingOf(const Policy& policy, const State& state,
                        const Soft& soft, const std::string& worker,
                        Instant now);

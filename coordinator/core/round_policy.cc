@@ -144,6 +144,7 @@ const char* StandingOf(const Policy& policy, const State& state,
       IsSuspect(policy, soft, worker, now)) {
     return "suspect";
   }
+  if (!found->second.refusal.empty()) return "refused";
   return MembershipName(found->second.membership);
 }
 

@@ -57,6 +57,9 @@ std::vector<std::string> WaitedFor(const State& state, const OpenRound& open);
 // Likewise those with a late lease, which it does not wait for.
 std::vector<std::string> LateWorkers(const State& state, const OpenRound& open);
 
+// A slice of the newest version whose loss is known, for probes.
+std::optional<EvalView> ProbeSlice(const State& state);
+
 // "a, b and c"; "nobody" when empty.
 std::string NameList(const std::vector<std::string>& names);
 // Whole seconds of silence of a worker: "a (silent for 12 s)".

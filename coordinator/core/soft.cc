@@ -35,6 +35,7 @@ struct Hear {
     worker.window = event.window;
     worker.window_at = now;
   }
+  void operator()(const ProbeEvent& event) { From(event.worker).probed = true; }
   void operator()(const UpdateVerifiedEvent& event) {
     Measure(event.upload_seconds, From(event.worker).upload_seconds);
   }
@@ -68,6 +69,7 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
   if (const auto* joined = std::get_if<WorkerJoined>(&fact)) {
     Soft::Worker& worker = soft.workers[joined->worker];
     worker.session_used = false;
+    worker.probed = false;
     worker.window.reset();
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     MutableRound(soft, opened->fragment) = Soft::Round{now, now};

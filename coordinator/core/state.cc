@@ -70,6 +70,7 @@ struct Apply {
     worker.session = fact.session;
     worker.attempt = fact.attempt;
     worker.peer = fact.peer;
+    worker.refusal.clear();
     if (fact.fresh) ForgetCarried(fact.worker, worker);
     return absl::OkStatus();
   }
@@ -95,6 +96,11 @@ struct Apply {
         worker->membership = Membership::kLeft;
         worker->draining = false;
         worker->departed_at = state.revision;
+        return absl::OkStatus();
+      case Departure::kRefused:
+        worker->membership = Membership::kLeft;
+        worker->departed_at = state.revision;
+        worker->refusal = fact.reason;
         return absl::OkStatus();
       case Departure::kLost:
         worker->membership = Membership::kLost;
@@ -323,6 +329,7 @@ struct Apply {
     worker.previous_session.clear();
     worker.replaced_session.clear();
     worker.attempt.clear();
+    worker.refusal.clear();
     worker.draining = false;
     worker.carried_tokens = 0;
     worker.progress_reached = 0;

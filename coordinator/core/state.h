@@ -37,6 +37,7 @@ struct WorkerState {
   std::string attempt;
   std::string peer;
   bool draining = false;
+  std::string refusal;  // Why its newest session was refused, once it was.
   uint64_t rounds_folded = 0;
   uint64_t tokens_folded = 0;
   // Tokens of leases whose round closed without this worker since it was last
@@ -192,6 +193,7 @@ struct Soft {
     double upload_seconds = 0;  // Of its last update; 0: not measured yet.
     // A call came under the newest session, so its Join's reply was not lost.
     bool session_used = false;
+    bool probed = false;  // In that session.
     std::optional<WindowReport> window;
     Instant window_at;  // When `window` came.
   };

@@ -88,6 +88,7 @@ WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
     return view;
   }
   view.drain = known->second.draining;
+  view.probe = ProbeSlice(state);
   if (state.eval.has_value()) {
     for (uint32_t i = 0; i < state.eval->slices.size(); ++i) {
       const EvalSlice& slice = state.eval->slices[i];

@@ -84,6 +84,7 @@ struct WorkerProgress {
   uint64_t unsent_tokens = 0;
   uint64_t version = 0;
   std::optional<Digest> digest;
+  std::optional<ProbeEvent> probe;  // Its worker is the caller.
 };
 
 struct ResolveOutcome {
@@ -108,7 +109,8 @@ struct FinishOutcome {
 
 struct WorkerReport {
   std::string name;
-  std::string membership;  // active, suspect, lost, left, evicted.
+  std::string membership;  // active, suspect, lost, left, refused, evicted.
+  std::string refusal;
   bool draining = false;
   std::string peer;
   absl::Duration since_heard;

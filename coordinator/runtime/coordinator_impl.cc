@@ -238,6 +238,10 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     const absl::StatusOr<std::string> worker = Caller(session, fencing);
     if (!worker.ok()) return done(worker.status());
     const State& state = sequencer_->state();
+    const std::string& refusal = state.workers.at(*worker).refusal;
+    if (!refusal.empty()) {
+      return done(absl::FailedPreconditionError(refusal));
+    }
     if (progress.version > state.fragments[0].version) {
       return done(Superseded(absl::StrCat(
           "worker ", *worker, " holds version ", progress.version,
@@ -273,11 +277,33 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     if (membership == Membership::kActive) {
       metrics_.SetWorker(*worker, progress);
     }
+    if (progress.probe.has_value() && membership != Membership::kLeft) {
+      return TakeProbe(*worker, *progress.probe, done);
+    }
     if (membership == Membership::kLost) {
       sequencer_->Submit(beat, nullptr);
     }
     done(state.revision);
   });
+}
+
+void CoordinatorImpl::TakeProbe(const std::string& worker, ProbeEvent probe,
+                                Done<uint64_t> done) {
+  probe.worker = worker;
+  if (!sequencer_->soft().workers[worker].probed) {
+    metrics_.CountProbe(JudgeProbe(sequencer_->state(), probe).kind);
+  }
+  sequencer_->Submit(
+      std::move(probe),
+      [this, worker, done](const absl::Status& status, uint64_t) {
+        if (!status.ok()) return done(status);
+        const State& state = sequencer_->state();
+        const auto known = state.workers.find(worker);
+        if (known != state.workers.end() && !known->second.refusal.empty()) {
+          return done(absl::FailedPreconditionError(known->second.refusal));
+        }
+        done(state.revision);
+      });
 }
 
 absl::StatusOr<ResolveOutcome> CoordinatorImpl::ResolveNow(

@@ -148,6 +148,9 @@ class CoordinatorImpl final : public Coordinator {
   void RequestRoom(uint64_t free_bytes);
   void StartFolds();
   ViewOutcome MakeView(const std::string& worker);
+  // On the sequencer's thread.
+  void TakeProbe(const std::string& worker, ProbeEvent probe,
+                 Done<uint64_t> done);
   StatusReport MakeStatus() const;
   // Whether the event of `fact`, after which the state is `state`, carries a
   // status. Of evaluations only what completes them: a status is as large as

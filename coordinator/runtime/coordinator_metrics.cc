@@ -39,6 +39,20 @@ constexpr WorkerSeries kWorkerSeries[] = {
      }},
 };
 
+std::map<ProbeVerdict::Kind, Counter*> AddProbes(MetricsRegistry* registry) {
+  using Kind = ProbeVerdict::Kind;
+  std::map<Kind, Counter*> counters;
+  for (const auto& [kind, result] :
+       {std::pair{Kind::kAgrees, "agrees"},
+        std::pair{Kind::kDiffers, "refused"},
+        std::pair{Kind::kNotCompared, "not_compared"}}) {
+    counters[kind] = registry->AddCounter("diloco_coordinator_probes_total",
+                                          "Probes of joining workers.",
+                                          {{"result", result}});
+  }
+  return counters;
+}
+
 std::map<Membership, Gauge*> AddMemberships(MetricsRegistry* registry) {
   std::map<Membership, Gauge*> gauges;
   for (const Membership membership :
@@ -103,6 +117,7 @@ CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
           "Workers that a round was opened without, of those not gone.")),
       deadline_(registry->AddGauge("diloco_coordinator_round_deadline_seconds",
                                    "Deadline of the newest round.")),
+      probes_(AddProbes(registry)),
       journal_records_(
           registry->AddCounter("diloco_coordinator_journal_records_total",
                                "Facts made durable by this process.")),
@@ -147,6 +162,10 @@ void CoordinatorMetrics::Count(const Fact& fact) {
   } else if (std::holds_alternative<UpdateRefused>(fact)) {
     updates_refused_->Increment();
   }
+}
+
+void CoordinatorMetrics::CountProbe(ProbeVerdict::Kind kind) {
+  probes_.at(kind)->Increment();
 }
 
 void CoordinatorMetrics::SetWorker(const std::string& worker,

@@ -21,6 +21,7 @@ class CoordinatorMetrics {
   void Restore(const State& state);
   void SetState(const State& state);
   void Count(const Fact& fact);
+  void CountProbe(ProbeVerdict::Kind kind);
   void SetWorker(const std::string& worker, const WorkerProgress& progress);
   // Its series end.
   void RemoveWorker(const std::string& worker);
@@ -49,6 +50,7 @@ class CoordinatorMetrics {
   Counter* const leases_late_;
   Counter* const skipped_;
   Gauge* const deadline_;
+  const std::map<ProbeVerdict::Kind, Counter*> probes_;
   Counter* const journal_records_;
   Histogram* const round_seconds_;
 };

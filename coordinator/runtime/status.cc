@@ -54,6 +54,7 @@ StatusReport CoordinatorImpl::MakeStatus() const {
     out.membership = StandingOf(sequencer_->policy(), state, soft, name, now);
     out.since_heard = now - LastHeard(soft, name);
     out.draining = worker.draining;
+    out.refusal = worker.refusal;
     out.peer = worker.peer;
     out.rounds_folded = worker.rounds_folded;
     out.tokens_folded = worker.tokens_folded;

@@ -31,6 +31,7 @@ void EncodeWorker(const WorkerReport& worker, uint64_t batch_tokens,
   out->set_name(worker.name);
   out->set_membership(worker.membership);
   out->set_draining(worker.draining);
+  out->set_refusal(worker.refusal);
   out->set_peer(worker.peer);
   out->set_seconds_since_heard(Seconds(worker.since_heard));
   out->set_rounds_folded(worker.rounds_folded);

@@ -37,6 +37,15 @@ uint64_t Milliseconds(absl::Duration duration) {
              : static_cast<uint64_t>(absl::ToInt64Milliseconds(duration));
 }
 
+void EncodeEval(const EvalView& eval, const FileRef& shard, v1::EvalView* to) {
+  to->set_version(eval.version);
+  to->set_slice(eval.slice);
+  to->set_shard_digest(shard.digest.ToBytes());
+  to->set_shard_bytes(shard.bytes);
+  to->set_first_window(eval.first_window);
+  to->set_windows(eval.windows);
+}
+
 }  // namespace
 
 absl::StatusOr<JoinEvent> DecodeJoin(const v1::JoinRequest& request,
@@ -118,14 +127,11 @@ void EncodeView(const ViewOutcome& view,
   // Without a shard there is nothing to evaluate on.
   if (eval_shard.has_value()) {
     for (const EvalView& eval : view.view.evals) {
-      v1::EvalView* to = out->add_evals();
-      to->set_version(eval.version);
-      to->set_slice(eval.slice);
-      to->set_shard_digest(eval_shard->digest.ToBytes());
-      to->set_shard_bytes(eval_shard->bytes);
-      to->set_first_window(eval.first_window);
-      to->set_windows(eval.windows);
+      EncodeEval(eval, *eval_shard, out->add_evals());
     }
+  }
+  if (eval_shard.has_value() && view.view.probe.has_value()) {
+    EncodeEval(*view.view.probe, *eval_shard, out->mutable_probe());
   }
   out->set_drain(view.view.drain);
   out->set_notice(view.view.notice);
@@ -158,6 +164,20 @@ absl::StatusOr<WorkerProgress> DecodeProgress(
   progress.version = report.version();
   ASSIGN_OR_RETURN(progress.digest,
                    DecodeOptionalDigest("digest of the copy", report.digest()));
+  if (report.has_probe()) {
+    const v1::ProbeReport& in = report.probe();
+    if (in.tokens() > kMaxEvalTokens) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("probe of version ", in.version(), ": expected at most ",
+                       kMaxEvalTokens, " tokens, got ", in.tokens()));
+    }
+    ProbeEvent& probe = progress.probe.emplace();
+    probe.version = in.version();
+    probe.first_window = in.first_window();
+    probe.windows = in.windows();
+    probe.loss_sum = in.loss_sum();
+    probe.tokens = in.tokens();
+  }
   return progress;
 }
 

@@ -113,10 +113,13 @@ absl::StatusOr<Fact> From(const v1::WorkerDepartedFact& in) {
     case v1::DEPARTURE_KIND_EVICTED:
       fact.departure = Departure::kEvicted;
       return fact;
+    case v1::DEPARTURE_KIND_REFUSED:
+      fact.departure = Departure::kRefused;
+      return fact;
     default:
       return Damaged(absl::StrCat("departure ",
                                   static_cast<int>(in.departure()),
-                                  " is none of left, lost, evicted"));
+                                  " is none of left, lost, evicted, refused"));
   }
 }
 

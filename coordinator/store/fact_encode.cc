@@ -65,6 +65,8 @@ v1::DepartureKind ToProto(Departure departure) {
       return v1::DEPARTURE_KIND_LOST;
     case Departure::kEvicted:
       return v1::DEPARTURE_KIND_EVICTED;
+    case Departure::kRefused:
+      return v1::DEPARTURE_KIND_REFUSED;
   }
   return v1::DEPARTURE_KIND_UNSPECIFIED;
 }

@@ -32,7 +32,8 @@ class SimTrainer final : public Trainer {
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr) override {
     hooks_.spend();
     absl::StatusOr<StepResult> result = inner_.Step(batch, lr);
-    if (result.ok()) window_.push_back(hooks_.note(result->tokens));
+    // One at rate 0 is a probe's, and no work.
+    if (result.ok() && lr > 0) window_.push_back(hooks_.note(result->tokens));
     return result;
   }
   absl::StatusOr<LossSum> Evaluate(const Batch& batch) override {

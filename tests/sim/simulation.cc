@@ -109,6 +109,7 @@ Simulation::Simulation(const SimOptions& options, const Plan& plan, Trace trace)
   settings_.train.schedule = ScheduleShape::kConstant;
   settings_.train.lr = 0.05;
   settings_.join_ramp_steps = 3;
+  settings_.join_probe = true;
   settings_.codec_up = plan.policy.codec_up;
   settings_.late = plan.policy.late;
   layout_ = *BuildLayout(ModelTensors(settings_.model), 1);

@@ -82,6 +82,11 @@ Action NextAction(const LocalState& local, const ViewInput& view,
                : absl::StrCat("version ", view.version, " is published");
     return action;
   }
+  if (local.probe_due && view.phase != ViewInput::Phase::kFinished) {
+    action.kind = Action::Kind::kProbe;
+    action.version = *local.version;
+    return action;
+  }
   for (const ViewInput::Eval& eval : view.evals) {
     const bool done = std::find(local.evaluated.begin(), local.evaluated.end(),
                                 eval.slice) != local.evaluated.end();

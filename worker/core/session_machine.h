@@ -36,6 +36,7 @@ struct LocalState {
   // over, and no other one comes under that key. 0: none.
   uint64_t taken_round = 0;
   std::vector<uint32_t> evaluated;  // Slices of `version`, in this process.
+  bool probe_due = false;           // It started cold, in this process.
 };
 
 // Whether this worker is to leave, and with what.
@@ -73,6 +74,7 @@ struct Action {
   enum class Kind {
     kPull,      // Nothing usable held: download the newest version.
     kCatchUp,   // Apply what leads to `version`.
+    kProbe,     // Prove itself on the version held.
     kEvaluate,  // Slice `slice` of the version held.
     kBegin,     // Start the window of the lease, from the anchor or carrying.
     kStep,      // One inner step.

@@ -185,6 +185,10 @@ absl::Status Agent::Loop() {
             CatchUp(action.version, action.carry && !local_.window.delivered);
         if (status.ok()) Report("applied");
         break;
+      case Kind::kProbe:
+        Report("probing");
+        status = Probe(*view);
+        break;
       case Kind::kEvaluate:
         Report("evaluating");
         status = EvaluateSlice(*view, action.slice);

@@ -123,8 +123,15 @@ class Agent {
   // so here and at the coordinator.
   void Alarm(uint64_t version, const std::string& why);
   absl::Status EvaluateSlice(const RunView& view, uint32_t slice);
+  absl::StatusOr<LossSum> EvaluateWindows(const RunView::Eval& eval);
   absl::StatusOr<std::string> Fetch(const Digest& digest, uint64_t bytes,
                                     const std::string& name);
+
+  // The first thing after a cold start (probe.cc): timed steps that change
+  // nothing, and a slice whose loss the coordinator knows. FAILED_PRECONDITION:
+  // refused.
+  absl::Status Probe(const RunView& view);
+  absl::StatusOr<double> TimeSteps();
 
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();

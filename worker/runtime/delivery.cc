@@ -179,7 +179,8 @@ absl::StatusOr<std::vector<NamedBuffer>> Agent::ExportBuffers() {
 }
 
 absl::Status Agent::WriteCheckpoint() {
-  if (!local_.version.has_value()) return absl::OkStatus();
+  // Nothing is held, or nothing was trained: the next start is as cold.
+  if (!local_.version.has_value() || local_.probe_due) return absl::OkStatus();
   (void)writer_->Wait();
   ASSIGN_OR_RETURN(const std::vector<NamedBuffer> buffers, ExportBuffers());
   RETURN_IF_ERROR(

@@ -201,6 +201,7 @@ absl::Status Agent::RestoreCheckpoint() {
   if (!restored_.has_value()) {
     // A cold AdamW in a run that has moved on starts with a ramp.
     ramp_left_ = joined_.settings.join_ramp_steps;
+    local_.probe_due = joined_.settings.join_probe;
     return absl::OkStatus();
   }
   const CheckpointHeader& header = restored_->header;

@@ -111,51 +111,55 @@ void Agent::Alarm(uint64_t version, const std::string& why) {
   spooled_.reset();
 }
 
+absl::StatusOr<LossSum> Agent::EvaluateWindows(const RunView::Eval& eval) {
+  const std::string wanted = eval.shard_digest.ToHex();
+  if (eval_shard_digest_ != wanted) {
+    ASSIGN_OR_RETURN(const std::string path,
+                     Fetch(eval.shard_digest, eval.shard_bytes, "eval.bin"));
+    ASSIGN_OR_RETURN(eval_ids_, ReadFile(options_.fs, path));
+    eval_shard_digest_ = wanted;
+  }
+  const int64_t seq_len = joined_.settings.train.seq_len;
+  const int64_t ids = static_cast<int64_t>(eval_ids_.size() / 2);
+  const int64_t total = ids < seq_len + 1 ? 0 : (ids - 1) / seq_len;
+  const int64_t end = static_cast<int64_t>(eval.first_window + eval.windows);
+  if (end > total) {
+    return absl::InternalError(
+        absl::StrCat("slice ", eval.slice, " ends at window ", end,
+                     ", the evaluation shard has ", total));
+  }
+  const int64_t per_batch = std::max<int64_t>(
+      1, static_cast<int64_t>(joined_.settings.train.batch_tokens) / seq_len);
+  LossSum sum;
+  for (int64_t w = static_cast<int64_t>(eval.first_window); w < end;
+       w += per_batch) {
+    // The coordinator gives the slice to another.
+    if (link_->hand_in_by().has_value()) {
+      return absl::CancelledError("leaving");
+    }
+    Batch batch;
+    batch.windows = std::min(per_batch, end - w);
+    batch.ids_per_window = seq_len + 1;
+    batch.ids.reserve(
+        static_cast<size_t>(batch.windows * batch.ids_per_window));
+    for (int64_t row = w; row < w + batch.windows; ++row) {
+      for (int64_t i = 0; i <= seq_len; ++i) {
+        const size_t at = static_cast<size_t>(2 * (row * seq_len + i));
+        batch.ids.push_back(static_cast<uint8_t>(eval_ids_[at]) |
+                            static_cast<uint8_t>(eval_ids_[at + 1]) << 8);
+      }
+    }
+    ASSIGN_OR_RETURN(const LossSum part, trainer_->EvaluateAnchor(batch));
+    sum.loss_sum += part.loss_sum;
+    sum.tokens += part.tokens;
+  }
+  return sum;
+}
+
 absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
   for (const RunView::Eval& eval : view.evals) {
     if (eval.version != *local_.version || eval.slice != slice) continue;
-    const std::string path = JoinPath(options_.scratch, "eval.bin");
-    const std::string wanted = eval.shard_digest.ToHex();
-    if (eval_shard_digest_ != wanted) {
-      RETURN_IF_ERROR(
-          Fetch(eval.shard_digest, eval.shard_bytes, "eval.bin").status());
-      ASSIGN_OR_RETURN(eval_ids_, ReadFile(options_.fs, path));
-      eval_shard_digest_ = wanted;
-    }
-    const int64_t seq_len = joined_.settings.train.seq_len;
-    const int64_t ids = static_cast<int64_t>(eval_ids_.size() / 2);
-    const int64_t total = ids < seq_len + 1 ? 0 : (ids - 1) / seq_len;
-    const int64_t end = static_cast<int64_t>(eval.first_window + eval.windows);
-    if (end > total) {
-      return absl::InternalError(
-          absl::StrCat("slice ", slice, " ends at window ", end,
-                       ", the evaluation shard has ", total));
-    }
-    const int64_t per_batch = std::max<int64_t>(
-        1, static_cast<int64_t>(joined_.settings.train.batch_tokens) / seq_len);
-    LossSum sum;
-    for (int64_t w = static_cast<int64_t>(eval.first_window); w < end;
-         w += per_batch) {
-      // The coordinator gives the slice to another.
-      if (link_->hand_in_by().has_value()) {
-        return absl::CancelledError("leaving");
-      }
-      Batch batch;
-      batch.windows = std::min(per_batch, end - w);
-      batch.ids_per_window = seq_len + 1;
-      batch.ids.reserve(
-          static_cast<size_t>(batch.windows * batch.ids_per_window));
-      for (int64_t row = w; row < w + batch.windows; ++row) {
-        for (int64_t i = 0; i <= seq_len; ++i) {
-          const size_t at = static_cast<size_t>(2 * (row * seq_len + i));
-          batch.ids.push_back(static_cast<uint8_t>(eval_ids_[at]) |
-                              static_cast<uint8_t>(eval_ids_[at + 1]) << 8);
-        }
-      }
-      ASSIGN_OR_RETURN(const LossSum part, trainer_->EvaluateAnchor(batch));
-      sum.loss_sum += part.loss_sum;
-      sum.tokens += part.tokens;
-    }
+    ASSIGN_OR_RETURN(const LossSum sum, EvaluateWindows(eval));
     link_->AddEval(eval.version, slice, sum);
     local_.evaluated.push_back(slice);
     return absl::OkStatus();

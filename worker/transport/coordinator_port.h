@@ -82,6 +82,7 @@ struct RunView {
   std::vector<Fragment> fragments;
   std::vector<Lease> leases;
   std::vector<Eval> evals;
+  std::optional<Eval> probe;  // A slice whose loss the coordinator knows.
   bool drain = false;
   std::string notice;
   uint64_t folded_tokens = 0;
@@ -113,6 +114,16 @@ struct ProgressReport {
   uint64_t unsent_tokens = 0;
   uint64_t version = 0;
   std::optional<Digest> digest;  // Of the copy held, from its memory.
+  // What a cold start found, until it is answered. FAILED_PRECONDITION:
+  // refused.
+  struct Probe {
+    uint64_t version = 0;
+    uint64_t first_window = 0;
+    uint64_t windows = 0;
+    double loss_sum = 0;
+    uint64_t tokens = 0;  // 0: there was no slice to evaluate.
+  };
+  std::optional<Probe> probe;
 };
 
 struct RemoteFile {

@@ -45,6 +45,18 @@ absl::StatusOr<RunView::Lease> DecodeLease(const v1::LeaseView& in) {
   return lease;
 }
 
+absl::StatusOr<RunView::Eval> DecodeEval(const v1::EvalView& in) {
+  RunView::Eval eval;
+  eval.version = in.version();
+  eval.slice = in.slice();
+  ASSIGN_OR_RETURN(eval.shard_digest,
+                   DecodeDigest("evaluation shard", in.shard_digest()));
+  eval.shard_bytes = in.shard_bytes();
+  eval.first_window = in.first_window();
+  eval.windows = in.windows();
+  return eval;
+}
+
 }  // namespace
 
 void EncodeJoin(const JoinCall& call, v1::JoinRequest* out) {
@@ -114,15 +126,11 @@ absl::StatusOr<RunView> DecodeView(const v1::RunView& in) {
     view.leases.push_back(lease);
   }
   for (const v1::EvalView& from : in.evals()) {
-    RunView::Eval eval;
-    eval.version = from.version();
-    eval.slice = from.slice();
-    ASSIGN_OR_RETURN(eval.shard_digest,
-                     DecodeDigest("evaluation shard", from.shard_digest()));
-    eval.shard_bytes = from.shard_bytes();
-    eval.first_window = from.first_window();
-    eval.windows = from.windows();
+    ASSIGN_OR_RETURN(const RunView::Eval eval, DecodeEval(from));
     view.evals.push_back(eval);
+  }
+  if (in.has_probe()) {
+    ASSIGN_OR_RETURN(view.probe, DecodeEval(in.probe()));
   }
   view.drain = in.drain();
   view.notice = in.notice();
@@ -154,6 +162,14 @@ void EncodeReport(const ProgressReport& report,
   out->set_unsent_tokens(report.unsent_tokens);
   out->set_version(report.version);
   if (report.digest.has_value()) out->set_digest(report.digest->ToBytes());
+  if (report.probe.has_value()) {
+    v1::ProbeReport* probe = out->mutable_probe();
+    probe->set_version(report.probe->version);
+    probe->set_first_window(report.probe->first_window);
+    probe->set_windows(report.probe->windows);
+    probe->set_loss_sum(report.probe->loss_sum);
+    probe->set_tokens(report.probe->tokens);
+  }
 }
 
 absl::StatusOr<std::vector<RemoteFile>> DecodeFiles(

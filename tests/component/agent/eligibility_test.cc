@@ -86,5 +86,105 @@ TEST_CASE("C6.3 one slow worker among four holds nobody and is not lost") {
   REQUIRE_FALSE(FactsOf<LeaseAdded>(fixture).empty());
 }
 
+// Two workers whose rounds take more than a second, and evaluations of every
+// version.
+struct SlowPair {
+  SlowPair() : fixture(2) {
+    fixture.MakeLong();
+    fixture.settings.join_probe = true;
+    fixture.EvaluateEveryVersion(4);
+    fixture.StartCoordinator();
+    for (int i = 0; i < 2; ++i) {
+      workers.push_back(std::make_unique<Worker>(fixture, i));
+      workers.back()->prepare = [](FakeTrainer& trainer) {
+        trainer.SpendBeforeStep([] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(250));
+        });
+      };
+      workers.back()->Start();
+    }
+  }
+  // The next round that begins has its version evaluated.
+  void AwaitEvaluation() {
+    const uint64_t version = fixture.Status().fragments[0].version + 1;
+    fixture.Await([&] {
+      const StatusReport status = fixture.Status();
+      return status.eval.has_value() && status.eval->version >= version &&
+             status.eval->version == status.fragments[0].version;
+    });
+  }
+
+  Fixture fixture;
+  std::vector<std::unique_ptr<Worker>> workers;
+};
+
+TEST_CASE("a joiner in mid-round is folded with the steps that fit") {
+  SlowPair pair;
+  Fixture& fixture = pair.fixture;
+  pair.AwaitEvaluation();
+  Worker joiner(fixture, 2);
+  joiner.prepare = [](FakeTrainer& trainer) {
+    trainer.SpendBeforeStep(
+        [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); });
+  };
+  joiner.Start();
+  fixture.Await([&] {
+    for (const RoundClosed& closed : FactsOf<RoundClosed>(fixture)) {
+      if (MemberOf(closed, "worker-2") != nullptr) return true;
+    }
+    return false;
+  });
+  const std::vector<LeaseAdded> late = FactsOf<LeaseAdded>(fixture);
+  REQUIRE_FALSE(late.empty());
+  REQUIRE(late[0].lease.worker == "worker-2");
+  REQUIRE(late[0].lease.steps <= 5);
+  // Its weight is what it has done.
+  for (const RoundClosed& closed : FactsOf<RoundClosed>(fixture)) {
+    const RoundMember* member = MemberOf(closed, "worker-2");
+    if (member == nullptr || closed.round != late[0].round) continue;
+    REQUIRE(member->weight == late[0].lease.tokens);
+  }
+  REQUIRE(fixture.metrics.Text().find(
+              "diloco_coordinator_probes_total{result=\"agrees\"} 1\n") !=
+          std::string::npos);
+}
+
+TEST_CASE("a joiner that computes another model is refused with both losses") {
+  SlowPair pair;
+  Fixture& fixture = pair.fixture;
+  pair.AwaitEvaluation();
+  std::atomic<uint64_t> steps{0};
+  Worker joiner(fixture, 2);
+  joiner.prepare = [&steps](FakeTrainer& trainer) {
+    trainer.DisturbEvaluations(1.05);
+    trainer.CountSteps(&steps);
+  };
+  joiner.Start();
+  joiner.Join();
+  INFO(joiner.status.ToString());
+  REQUIRE(joiner.status.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(joiner.status.message().find("more than 1 % apart") !=
+          std::string::npos);
+  REQUIRE(steps == 3);  // The timed ones.
+  const StatusReport status = fixture.Status();
+  REQUIRE(status.workers.size() == 3);
+  REQUIRE(status.workers[2].membership == "refused");
+  REQUIRE(status.workers[2].refusal == joiner.status.message());
+  REQUIRE(fixture.metrics.Text().find(
+              "diloco_coordinator_probes_total{result=\"refused\"} 1\n") !=
+          std::string::npos);
+  // Another start is as cold as this one was.
+  CheckpointStore checkpoints(FileSystem::Posix(), joiner.options.scratch);
+  REQUIRE_FALSE(checkpoints.LoadNewest()->has_value());
+}
+
+TEST_CASE("the probe leaves no trace in what is trained") {
+  Fixture calm(2);
+  const Digest expected = RunToEnd(calm, 2);
+  Fixture fixture(2);
+  fixture.settings.join_probe = true;
+  REQUIRE(RunToEnd(fixture, 2) == expected);
+}
+
 }  // namespace
 }  // namespace diloco

@@ -60,7 +60,9 @@ absl::StatusOr<LossSum> FakeTrainer::Evaluate(const Batch& batch) {
 
 absl::StatusOr<LossSum> FakeTrainer::EvaluateAnchor(const Batch& batch) {
   if (evaluations_ != nullptr) ++*evaluations_;
-  return SumOf(anchor_, batch);
+  LossSum sum = SumOf(anchor_, batch);
+  sum.loss_sum *= disturbed_;
+  return sum;
 }
 
 absl::Status FakeTrainer::Load(uint32_t fragment,

@@ -59,6 +59,8 @@ class FakeTrainer final : public Trainer {
   void KeepAnchor(std::vector<float>* out) { keep_ = out; }
   // Counts steps; `count` outlives this trainer.
   void CountSteps(std::atomic<uint64_t>* count) { step_count_ = count; }
+  // EvaluateAnchor finds a loss that is wrong by this factor.
+  void DisturbEvaluations(double factor) { disturbed_ = factor; }
   // Counts calls of EvaluateAnchor; `count` outlives this trainer.
   void CountEvaluations(std::atomic<int>* count) { evaluations_ = count; }
   std::vector<float>& anchor() { return anchor_; }
@@ -101,6 +103,7 @@ class FakeTrainer final : public Trainer {
   bool cold_ = false;
   std::vector<float>* keep_ = nullptr;
   std::atomic<int>* evaluations_ = nullptr;
+  double disturbed_ = 1;
   std::function<void()> spend_;
   std::atomic<uint64_t>* step_count_ = nullptr;
   std::vector<uint32_t>* takes_ = nullptr;

@@ -1,6 +1,22 @@
 #include "tests/support/agent/port_values.h"
 
 namespace diloco {
+namespace {
+
+RunView::Eval EvalOf(const EvalView& eval,
+                     const std::optional<FileRef>& shard) {
+  RunView::Eval slice;
+  slice.version = eval.version;
+  slice.slice = eval.slice;
+  slice.first_window = eval.first_window;
+  slice.windows = eval.windows;
+  if (!shard.has_value()) return slice;
+  slice.shard_digest = shard->digest;
+  slice.shard_bytes = shard->bytes;
+  return slice;
+}
+
+}  // namespace
 
 UpdateValue ValueOf(const UpdateOffer& offer) {
   UpdateValue value;
@@ -28,6 +44,14 @@ WorkerProgress ProgressOf(const ProgressReport& report) {
   progress.unsent_tokens = report.unsent_tokens;
   progress.version = report.version;
   progress.digest = report.digest;
+  if (report.probe.has_value()) {
+    progress.probe = ProbeEvent{"",
+                                report.probe->version,
+                                report.probe->first_window,
+                                report.probe->windows,
+                                report.probe->loss_sum,
+                                report.probe->tokens};
+  }
   return progress;
 }
 
@@ -68,14 +92,10 @@ RunView ViewOf(const ViewOutcome& outcome,
          lease.deadline_left, lease.delivered, lease.lease.window_steps});
   }
   for (const EvalView& eval : outcome.view.evals) {
-    RunView::Eval& slice = view.evals.emplace_back();
-    slice.version = eval.version;
-    slice.slice = eval.slice;
-    slice.first_window = eval.first_window;
-    slice.windows = eval.windows;
-    if (!shard.has_value()) continue;
-    slice.shard_digest = shard->digest;
-    slice.shard_bytes = shard->bytes;
+    view.evals.push_back(EvalOf(eval, shard));
+  }
+  if (shard.has_value() && outcome.view.probe.has_value()) {
+    view.probe = EvalOf(*outcome.view.probe, shard);
   }
   view.drain = outcome.view.drain;
   view.notice = outcome.view.notice;

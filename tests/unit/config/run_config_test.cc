@@ -214,12 +214,12 @@ TEST_CASE("a momentum of 0.9 in a short run warns") {
 TEST_CASE("keys without effect in this build are accepted with a warning") {
   const auto loaded = Parse(absl::StrCat(
       kRunBase,
-      "join: {probe: true}\nexport: {every: 50, keep: 3}\n"
+      "export: {every: 50, keep: 3}\n"
       "guard: {eval_rise: 0.3, action: pause}\neval: {every: 1 round}\n"));
   REQUIRE(loaded.ok());
-  REQUIRE(loaded->warnings.size() == 5);
+  REQUIRE(loaded->warnings.size() == 4);
   CHECK(loaded->warnings[0] ==
-        "run.yaml:5:8: join.probe: set, but it has no effect in this build");
+        "run.yaml:5:10: export.every: set, but it has no effect in this build");
   for (const char* key : {"eval.every: set", "guard.eval_rise: set"}) {
     INFO(key);
     CHECK(std::any_of(loaded->warnings.begin(), loaded->warnings.end(),

@@ -46,6 +46,7 @@ RunSettings Sample() {
   settings.codec_down = Codec::kFp16;
   settings.late = LatePolicy::kReject;
   settings.join_ramp_steps = 7;
+  settings.join_probe = true;
   settings.layout_digest = Sha256("layout");
   return settings;
 }

@@ -53,6 +53,31 @@ TEST_CASE("a lease is begun, stepped through and submitted") {
   REQUIRE(Next(local, view) == Kind::kWait);
 }
 
+TEST_CASE("a window that is full is submitted, whatever the lease has left") {
+  LocalState local = Holding(3);
+  ViewInput view = Running(3, 4, 5);
+  view.lease->window_steps = 8;
+  local.window = {.round = 4, .base_version = 3, .tokens = 70, .steps = 7};
+  REQUIRE(Next(local, view) == Kind::kStep);
+  local.window.steps_done = 1;
+  local.window.steps = 8;
+  REQUIRE(Next(local, view) == Kind::kSubmit);
+}
+
+TEST_CASE("after a cold start the probe comes first, on the newest version") {
+  LocalState local;
+  local.probe_due = true;
+  ViewInput view = Running(3, 4, 5);
+  view.evals = {{3, 0}};
+  REQUIRE(Next(local, view) == Kind::kPull);
+  local.version = 2;
+  REQUIRE(Next(local, view) == Kind::kCatchUp);
+  local.version = 3;
+  REQUIRE(Next(local, view) == Kind::kProbe);
+  local.probe_due = false;
+  REQUIRE(Next(local, view) == Kind::kEvaluate);
+}
+
 TEST_CASE("an update that the coordinator already has is not trained again") {
   ViewInput view = Running(3, 4, 2);
   view.lease->delivered = true;

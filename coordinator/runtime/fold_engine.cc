@@ -147,6 +147,7 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
   ASSIGN_OR_RETURN(VersionStore::Pending pending,
                    options_.versions->Create(index, version, /*with_blob=*/true,
                                              with_image));
+  RETURN_IF_ERROR(WithContext(ReserveFiles(index, pending), what));
   OuterSettings outer;
   outer.lr = static_cast<float>(closed.outer_lr);
   outer.momentum = static_cast<float>(closed.outer_momentum);
@@ -180,6 +181,22 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
     RETURN_IF_ERROR(options_.versions->Restore(std::move(pending)));
   }
   return published;
+}
+
+// Before the fold begins: one that runs out of space in the middle has spoilt
+// theta, which must be read and folded again.
+absl::Status FoldEngine::ReserveFiles(uint32_t index,
+                                      const VersionStore::Pending& pending) {
+  const int64_t elements = options_.layout->fragments[index].elements;
+  const std::pair<WritableFile*, Codec> files[] = {
+      {pending.blob.get(), options_.codec_down},
+      {pending.theta_image.get(), Codec::kFp32},
+      {pending.momentum_image.get(), Codec::kFp32}};
+  for (const auto& [file, codec] : files) {
+    if (file == nullptr) continue;
+    RETURN_IF_ERROR(file->Reserve(PartFileBytes(codec, elements)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<VersionPublished> FoldEngine::Run(uint32_t index,

@@ -68,6 +68,9 @@ class FoldEngine {
   void MakeRoom(const std::function<bool()>& enough, Instant now);
 
  private:
+  absl::Status ReserveFiles(uint32_t index,
+                            const VersionStore::Pending& pending);
+
   struct Published {
     RoundClosed closed;
     VersionPublished version;

@@ -39,11 +39,13 @@ TEST_CASE("C6.3 one slow worker among four holds nobody and is not lost") {
   fixture.policy.deadline = absl::Milliseconds(1500);
   fixture.policy.train_tokens = fixture.settings.train.tokens = 100'000;
   fixture.StartCoordinator();
+  std::vector<uint32_t> takes;  // Of the slow one: steps away from its anchor.
   std::vector<std::unique_ptr<Worker>> workers;
   for (int i = 0; i < 4; ++i) {
     workers.push_back(std::make_unique<Worker>(fixture, i));
     const int milliseconds = i == 3 ? 600 : 20;
-    workers.back()->prepare = [milliseconds](FakeTrainer& trainer) {
+    workers.back()->prepare = [milliseconds, i, &takes](FakeTrainer& trainer) {
+      if (i == 3) trainer.LogTakes(&takes);
       trainer.SpendBeforeStep([milliseconds] {
         std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
       });
@@ -84,6 +86,18 @@ TEST_CASE("C6.3 one slow worker among four holds nobody and is not lost") {
   }
   REQUIRE(told);
   REQUIRE_FALSE(FactsOf<LeaseAdded>(fixture).empty());
+
+  // Whatever it applied in the midst of its windows, their steps are in what
+  // it offers.
+  workers[3]->stop = true;
+  workers[3]->Join();
+  std::vector<uint32_t> offered;
+  Digest last;
+  for (const UpdateOffer& offer : workers[3]->port.offers()) {
+    if (offer.digest != last) offered.push_back(offer.steps);
+    last = offer.digest;
+  }
+  REQUIRE(offered == takes);
 }
 
 // Two workers whose rounds take more than a second, and evaluations of every

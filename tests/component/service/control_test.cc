@@ -159,11 +159,17 @@ TEST_CASE("a long poll is answered when the revision changes") {
   REQUIRE(lease.progress == 0.25);
   REQUIRE(lease.progress_step == 0.001);
   REQUIRE(lease.deadline_left == absl::Seconds(90));
+  REQUIRE(lease.window_steps == 40);
   REQUIRE(view->evals.size() == 1);
   REQUIRE(view->evals[0].slice == 1);
   REQUIRE(view->evals[0].first_window == 8);
   REQUIRE(view->evals[0].windows == 4);
   REQUIRE(view->evals[0].shard_digest == Sha256("shard"));
+  REQUIRE(view->probe.has_value());
+  REQUIRE(view->probe->version == 2);
+  REQUIRE(view->probe->first_window == 12);
+  REQUIRE(view->probe->windows == 6);
+  REQUIRE(view->probe->shard_digest == Sha256("shard"));
 }
 
 TEST_CASE(
@@ -221,6 +227,13 @@ TEST_CASE("beats, resolving, evaluations and leaving pass their values") {
   report.step_seconds = 0.5;
   report.state = "training";
   report.digest = Sha256("copy");
+  report.unsent_steps = 12;
+  report.unsent_tokens = 1200;
+  report.probe = {.version = 2,
+                  .first_window = 12,
+                  .windows = 6,
+                  .loss_sum = 321.5,
+                  .tokens = 96};
   const auto revision = fixture.port->Report(report);
   REQUIRE(revision.ok());
   REQUIRE(*revision == 1);
@@ -231,6 +244,14 @@ TEST_CASE("beats, resolving, evaluations and leaving pass their values") {
   REQUIRE(progress.step_seconds == 0.5);
   REQUIRE(progress.state == "training");
   REQUIRE(progress.digest == Sha256("copy"));
+  REQUIRE(progress.unsent_steps == 12);
+  REQUIRE(progress.unsent_tokens == 1200);
+  REQUIRE(progress.probe.has_value());
+  REQUIRE(progress.probe->version == 2);
+  REQUIRE(progress.probe->first_window == 12);
+  REQUIRE(progress.probe->windows == 6);
+  REQUIRE(progress.probe->loss_sum == 321.5);
+  REQUIRE(progress.probe->tokens == 96);
   REQUIRE(progress.bytes_sent > 0);
 
   const auto files = fixture.port->Resolve(0, 1);

@@ -256,11 +256,14 @@ ViewOutcome FakeCoordinator::View() const {
                                            .steps = 25,
                                            .tokens = 25600,
                                            .progress = 0.25,
-                                           .progress_step = 0.001},
+                                           .progress_step = 0.001,
+                                           .window_steps = 40},
                                  .deadline_left = absl::Seconds(90),
                                  .delivered = false});
   outcome.view.evals.push_back(
       {.version = 2, .slice = 1, .first_window = 8, .windows = 4});
+  outcome.view.probe = {
+      .version = 2, .slice = 3, .first_window = 12, .windows = 6};
   outcome.fragments.push_back({.fragment = 0,
                                .version = 2,
                                .digest = Sha256("base"),

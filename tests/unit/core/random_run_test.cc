@@ -249,6 +249,11 @@ class Driver {
       if (Below(4) != 0) report.digest = CoreRun::VersionDigest(run.version());
     }
     run.Do(beat);
+    if (Below(20) == 0 && run.View(worker).probe.has_value()) {
+      const EvalView slice = *run.View(worker).probe;
+      run.Do(ProbeEvent{worker, slice.version, slice.first_window,
+                        slice.windows, 1.0 + Below(9), 1 + Below(9)});
+    }
   }
   void ReportEval() {
     if (!run.state.eval.has_value()) return;

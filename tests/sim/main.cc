@@ -70,9 +70,10 @@ struct Totals {
   uint64_t restarts = 0;
 };
 
-// Percent: of the time that workers spent on steps that no crash took, or
-// longer than needed on calls that nothing stood in the way of, that of steps
-// that were folded. The bound has no waits in it: in those nobody could train.
+// Percent: of the time that workers spent on steps that neither a crash took
+// nor the run's own `late: reject`, or longer than needed on calls that nothing
+// stood in the way of, that of steps that were folded. The bound has no waits
+// in it: in those nobody could train.
 double Throughput(const Oracle::Ledger& ledger, absl::Duration busy) {
   const absl::Duration bound = ledger.folded + ledger.discarded + busy;
   if (bound <= absl::ZeroDuration()) return 100;
@@ -85,10 +86,12 @@ std::string Figures(const Totals& totals, absl::Duration wall) {
   return absl::StrFormat(
       "%d runs, %d broken, %.1f simulated hours in %.1f s (%.1f s of CPU: %.0f "
       "hours an hour); %d facts, %d restarts of the coordinator; %.2f worker "
-      "hours lost to crashes, throughput %.2f %% of the rest",
+      "hours lost to crashes, %.2f thrown away by late: reject, throughput "
+      "%.2f %% of the rest",
       totals.runs, totals.broken, hours, absl::ToDoubleSeconds(wall), cpu,
       3600 * hours / std::max(1e-9, cpu), totals.facts, totals.restarts,
       absl::ToDoubleHours(totals.ledger.lost),
+      absl::ToDoubleHours(totals.ledger.rejected),
       Throughput(totals.ledger, totals.busy));
 }
 
@@ -120,6 +123,7 @@ int Main(const std::vector<std::string>& args) {
     totals.took += result.took;
     totals.ledger.folded += result.ledger.folded;
     totals.ledger.discarded += result.ledger.discarded;
+    totals.ledger.rejected += result.ledger.rejected;
     totals.ledger.lost += result.ledger.lost;
     totals.busy += result.busy;
     totals.facts += result.facts;

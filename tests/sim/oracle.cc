@@ -310,6 +310,8 @@ void Oracle::Close(const StepIds& outstanding) {
       ledger_.outstanding += step.took;
     } else if (step.lost) {
       ledger_.lost += step.took;
+    } else if (policy_.late == LatePolicy::kReject) {
+      ledger_.rejected += step.took;
     } else {
       ledger_.discarded += step.took;
     }

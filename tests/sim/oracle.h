@@ -62,6 +62,7 @@ class Oracle {
   struct Ledger {
     absl::Duration folded;
     absl::Duration discarded;  // By a verdict, a void round, the run's end.
+    absl::Duration rejected;   // Likewise, in a run with `late: reject`.
     absl::Duration lost;
     absl::Duration outstanding;
     uint64_t updates = 0;       // That were folded, and

@@ -80,6 +80,10 @@ CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
                                "not the published one.")),
       duplicates(registry->AddCounter(kUpdates, kUpdatesHelp,
                                       {{"result", "duplicate"}})),
+      images_passed_over(registry->AddCounter(
+          "diloco_coordinator_images_passed_over_total",
+          "Images that could not be used at the start: the one before was "
+          "taken, and the updates since were folded again.")),
       fold_seconds(registry->AddHistogram(
           "diloco_coordinator_fold_seconds",
           "Time of one fold, from closed round to durable files.", kSeconds)),

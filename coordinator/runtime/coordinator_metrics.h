@@ -30,6 +30,7 @@ class CoordinatorMetrics {
   Counter* const sent_bytes;
   Counter* const digest_mismatches;
   Counter* const duplicates;
+  Counter* const images_passed_over;
   Histogram* const fold_seconds;
 
  private:

@@ -257,6 +257,8 @@ absl::Status CoordinatorImpl::Recover() {
       RETURN_IF_ERROR(
           AskForBackup(engine_->Rebuild(f, state.fragments[f].version)));
     }
+    metrics_.images_passed_over->Increment(
+        static_cast<double>(versions_.images_passed_over()));
   }
   // Before anything is served: a fold that cannot be done must not be found out
   // in the middle of the run.

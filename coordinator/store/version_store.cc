@@ -257,6 +257,11 @@ absl::Status VersionStore::LoadImage(Key key, const Entry& entry,
   return absl::OkStatus();
 }
 
+uint64_t VersionStore::images_passed_over() const {
+  MutexLock lock(&mu_);
+  return images_passed_over_;
+}
+
 absl::StatusOr<uint64_t> VersionStore::LoadNewestImage(
     uint32_t fragment, uint64_t at_most, absl::Span<float> theta,
     absl::Span<float> momentum) {
@@ -275,6 +280,10 @@ absl::StatusOr<uint64_t> VersionStore::LoadNewestImage(
     }
     const absl::Status status = LoadImage(key, entry, theta, momentum);
     if (status.ok()) return key.second;
+    {
+      MutexLock lock(&mu_);
+      ++images_passed_over_;
+    }
     DILOCO_LOG(WARNING) << "image cannot be used, trying the one before"
                         << " fragment=" << fragment << " version=" << key.second
                         << " error=\"" << status.message() << "\"";

@@ -82,6 +82,9 @@ class VersionStore {
                                            absl::Span<float> theta,
                                            absl::Span<float> momentum);
 
+  // Images that LoadNewestImage had to pass over, for operators.
+  uint64_t images_passed_over() const;
+
   // Keeps the newest `keep_images` images, the blobs after the oldest of them,
   // every image with version % keep_every == 0 (0: none of those), and what is
   // pinned beyond `now`. Returns the version of the oldest of the newest
@@ -134,6 +137,7 @@ class VersionStore {
   mutable Mutex mu_;
   std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::map<Digest, Instant> pins_ ABSL_GUARDED_BY(mu_);
+  uint64_t images_passed_over_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace diloco

@@ -208,6 +208,8 @@ TEST_CASE("C7.1 a rotten image gives way to the one before, and is made anew") {
   run.fs.FlipBit(path, 300, 2);
   REQUIRE(run.Start().ok());
   CHECK(run.digest() == ended.digest);
+  CHECK(absl::StrContains(run.metrics->Text(),
+                          "diloco_coordinator_images_passed_over_total 1\n"));
   CHECK(run.fs.Exists(path + ".broken"));
   CHECK(ended.Content(path) == good);
 }

@@ -158,7 +158,8 @@ absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
   }
   ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorPort> port,
                    MakeGrpcPort({.coordinator = config.coordinator,
-                                 .bulk_rate = config.bulk_max_rate}));
+                                 .bulk_rate = config.bulk_max_rate,
+                                 .metrics = &metrics}));
   AgentOptions options;
   options.worker = config.name;
   options.run = config.run;

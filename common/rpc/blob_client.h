@@ -14,8 +14,9 @@
 #include "common/base/clock.h"
 #include "common/base/fencing.h"
 #include "common/io/file_system.h"
+#include "common/rpc/blob_connections.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/rate_limiter.h"
+#include "common/rpc/line.h"
 #include "common/rpc/traffic.h"
 #include "common/rpc/transfer_watch.h"
 #include "diloco/v1/blob.grpc.pb.h"
@@ -51,7 +52,8 @@ struct BlobClientOptions {
   // Environment; not owned.
   Clock* clock = Clock::Real();
   FileSystem* fs = FileSystem::Posix();
-  RateLimiter* limiter = nullptr;            // Null: no limit.
+  Line* up = nullptr;                        // Null: one connection, and
+  Line* down = nullptr;                      // as fast as it goes.
   TrafficCounter* traffic = nullptr;         // Null: not counted.
   const TransferCancel* shutdown = nullptr;  // Ends all transfers when set.
   std::function<double()> draw;              // Jitter in [0, 1); null: random.

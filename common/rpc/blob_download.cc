@@ -1,6 +1,7 @@
 #include "common/rpc/blob_download.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,19 +10,27 @@
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/io/crc32c.h"
-#include "common/rpc/status_codec.h"
+#include "common/rpc/range_stream.h"
 
 namespace diloco {
 namespace {
 
 constexpr int kMaxRestarts = 2;
 
+// Each connection has two ranges of this size under way: one comes while the
+// next is asked for.
+constexpr uint64_t kRangeBytes = 2 << 20;
+constexpr int kRangesPerConnection = 2;
+// A single connection brings one range after the other, each as long as all
+// before it: whether it needs company is only asked between them.
+constexpr uint64_t kFirstRangeBytes = 4 << 20;
+
 class Downloader {
  public:
-  Downloader(v1::Blob::StubInterface* stub, const BlobClientOptions& options,
+  Downloader(BlobConnections* connections, const BlobClientOptions& options,
              const std::string& session, const Digest& digest, uint64_t bytes,
              const std::string& path, const TransferCancel& cancel)
-      : stub_(stub),
+      : connections_(connections),
         options_(options),
         session_(session),
         digest_(digest),
@@ -82,46 +91,92 @@ class Downloader {
     return file_->Truncate(0);
   }
 
-  // Appends what one stream brings.
+  struct Range {
+    uint64_t end = 0;
+    std::unique_ptr<RangeStream> stream;
+  };
+
+  // Appends what comes until the file is whole or a stream fails.
   absl::Status Receive() {
-    v1::ReadRequest request;
-    request.set_session(session_);
-    request.set_digest(digest_.ToBytes());
-    request.set_offset(have_);
-    grpc::ClientContext context;
-    TransferWatch watch(&context, options_.progress_limit, options_.clock,
-                        cancel_);
-    Count(WireBytes(request), 0);
-    std::unique_ptr<grpc::ClientReaderInterface<v1::ReadChunk>> reader =
-        stub_->Read(&context, request);
-    v1::ReadChunk chunk;
-    absl::Status local;
-    while (local.ok() && reader->Read(&chunk)) {
-      Count(0, WireBytes(chunk));
-      watch.Progress();
-      local = Append(chunk, watch);
+    TransferWatch watch(options_.progress_limit, options_.clock, cancel_);
+    std::deque<Range> ranges;
+    const uint64_t start = have_;
+    uint64_t asked = have_;
+    size_t turn = 0;
+    if (options_.down != nullptr) options_.down->Start();
+    absl::Status status;
+    while (status.ok() && have_ < bytes_) {
+      const size_t connections =
+          options_.down == nullptr
+              ? 1
+              : static_cast<size_t>(options_.down->connections());
+      const size_t wanted =
+          connections == 1 ? 1 : connections * kRangesPerConnection;
+      while (ranges.size() < wanted && asked < bytes_) {
+        uint64_t size = kRangeBytes;
+        if (options_.down == nullptr) {
+          size = bytes_;
+        } else if (connections == 1) {
+          size = std::max(kFirstRangeBytes, have_ - start);
+        }
+        size = std::min(size, bytes_ - asked);
+        ranges.push_back(Ask(asked, size, turn++ % connections, &watch));
+        asked += size;
+      }
+      if (options_.down != nullptr) options_.down->SetUsed(connections);
+      status = ReceiveRange(ranges.front(), watch);
+      ranges.pop_front();
     }
-    if (!local.ok()) context.TryCancel();
-    const absl::Status status = FromGrpcStatus(reader->Finish());
-    if (!local.ok()) return local;
+    watch.End();
+    ranges.clear();
     if (watch.stalled()) {
       return absl::DeadlineExceededError(absl::StrCat(
           "no progress for ", absl::FormatDuration(options_.progress_limit),
           " at ", have_, " of ", bytes_, " bytes"));
     }
-    RETURN_IF_ERROR(status);
-    if (have_ == bytes_) return absl::OkStatus();
+    return status;
+  }
+
+  Range Ask(uint64_t offset, uint64_t size, size_t connection,
+            TransferWatch* watch) {
+    v1::ReadRequest request;
+    request.set_session(session_);
+    request.set_digest(digest_.ToBytes());
+    request.set_offset(offset);
+    request.set_limit(size);
+    Count(WireBytes(request), 0);
+    return {.end = offset + size,
+            .stream = std::make_unique<RangeStream>(
+                connections_->Get(connection), std::move(request), watch)};
+  }
+
+  absl::Status ReceiveRange(const Range& range, TransferWatch& watch) {
+    while (true) {
+      const Instant start = options_.clock->Now();
+      const v1::ReadChunk* const chunk = range.stream->Next();
+      if (chunk == nullptr) break;
+      Count(0, WireBytes(*chunk));
+      watch.Progress();
+      if (options_.down != nullptr) {
+        options_.down->Passed(chunk->data().size(),
+                              options_.clock->Now() - start);
+      }
+      RETURN_IF_ERROR(Append(*chunk, range.end, watch));
+    }
+    RETURN_IF_ERROR(range.stream->Finish());
+    if (have_ == range.end) return absl::OkStatus();
     return absl::OutOfRangeError(
         absl::StrCat("the stream ended at ", have_, " of ", bytes_, " bytes"));
   }
 
-  absl::Status Append(const v1::ReadChunk& chunk, TransferWatch& watch) {
+  absl::Status Append(const v1::ReadChunk& chunk, uint64_t end,
+                      TransferWatch& watch) {
     if (chunk.total_bytes() != 0 && chunk.total_bytes() != bytes_) {
       return absl::OutOfRangeError(absl::StrCat("the other side's file has ",
                                                 chunk.total_bytes(),
                                                 " bytes, expected ", bytes_));
     }
-    if (chunk.offset() != have_ || chunk.data().size() > bytes_ - have_) {
+    if (chunk.offset() != have_ || chunk.data().size() > end - have_) {
       return absl::OutOfRangeError(absl::StrCat(
           "a chunk of ", chunk.data().size(), " bytes at offset ",
           chunk.offset(), " came, expected offset ", have_, " of ", bytes_));
@@ -137,9 +192,9 @@ class Downloader {
     }
     digester_.Update(chunk.data());
     have_ += chunk.data().size();
-    if (options_.limiter != nullptr &&
-        !PauseUnlessCancelled(options_.limiter->Take(chunk.data().size()),
-                              cancel_, &watch)) {
+    if (options_.down != nullptr &&
+        !PauseUnlessCancelled(options_.down->Take(chunk.data().size()), cancel_,
+                              &watch)) {
       return Cancelled();
     }
     return absl::OkStatus();
@@ -148,6 +203,7 @@ class Downloader {
   absl::Status PauseOrGiveUp(const absl::Status& status) {
     if (cancel_.requested()) return Cancelled();
     if (broken_) return WithContext(status, what_);
+    if (absl::IsDeadlineExceeded(status)) connections_->Renew();
     if (status.code() == absl::StatusCode::kOutOfRange &&
         ++misfits_ >= kMaxRestarts) {
       return WithContext(absl::DataLossError(status.message()), what_);
@@ -170,7 +226,7 @@ class Downloader {
     options_.traffic->AddReceived(received);
   }
 
-  v1::Blob::StubInterface* const stub_;
+  BlobConnections* const connections_;
   const BlobClientOptions& options_;
   const std::string& session_;
   const Digest digest_;
@@ -190,12 +246,13 @@ class Downloader {
 
 }  // namespace
 
-absl::Status DownloadBlob(v1::Blob::StubInterface* stub,
+absl::Status DownloadBlob(BlobConnections* connections,
                           const BlobClientOptions& options,
                           const std::string& session, const Digest& digest,
                           uint64_t bytes, const std::string& path,
                           const TransferCancel& cancel) {
-  return Downloader(stub, options, session, digest, bytes, path, cancel).Run();
+  return Downloader(connections, options, session, digest, bytes, path, cancel)
+      .Run();
 }
 
 }  // namespace diloco

@@ -18,7 +18,9 @@ namespace diloco {
 // `path`.part, and a later call goes on from there. NOT_FOUND: the other side
 // no longer has it, resolve again. DATA_LOSS: what came had another digest, or
 // more or fewer bytes, twice. `session` may be empty for operator tools.
-absl::Status DownloadBlob(v1::Blob::StubInterface* stub,
+// Over a long, fast way several connections bring ranges of it (line.h), which
+// are still taken in order.
+absl::Status DownloadBlob(BlobConnections* connections,
                           const BlobClientOptions& options,
                           const std::string& session, const Digest& digest,
                           uint64_t bytes, const std::string& path,

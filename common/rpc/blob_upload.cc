@@ -1,8 +1,10 @@
 #include "common/rpc/blob_upload.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -28,11 +30,11 @@ constexpr int kMaxDigestMismatches = 2;
 
 class Uploader {
  public:
-  Uploader(v1::Blob::StubInterface* stub, const BlobClientOptions& options,
+  Uploader(BlobConnections* connections, const BlobClientOptions& options,
            CallerIdentity* identity, const v1::UpdateKey& key,
            const v1::UpdateValue& value, const ReadableFile& file,
            const TransferCancel& cancel)
-      : stub_(stub),
+      : connections_(connections),
         options_(options),
         identity_(identity),
         key_(key),
@@ -72,6 +74,7 @@ class Uploader {
                        " bytes of an update of ", value_.bytes()));
     }
     NoteOffset(begun.offset());
+    max_streams_ = std::max(begun.streams(), 1u);
     if (begun.offset() < value_.bytes()) {
       const absl::Status sent = Send(begun.offset());
       // Content that can never be used has a verdict, which Finish asks for.
@@ -103,10 +106,14 @@ class Uploader {
     v1::BeginUploadResponse response;
     grpc::ClientContext context;
     SetTimeout(&context, options_.control_deadline);
-    const TransferWatch watch(&context, absl::InfiniteDuration(),
-                              options_.clock, cancel_);
-    const absl::Status status =
-        FromGrpcStatus(stub_->BeginUpload(&context, request, &response));
+    TransferWatch watch(absl::InfiniteDuration(), options_.clock, cancel_);
+    watch.Add(&context);
+    const Instant start = options_.clock->Now();
+    const absl::Status status = FromGrpcStatus(
+        connections_->Get(0)->BeginUpload(&context, request, &response));
+    if (status.ok() && options_.up != nullptr) {
+      options_.up->NoteRoundTrip(options_.clock->Now() - start);
+    }
     Count(WireBytes(request), status.ok() ? WireBytes(response) : 0);
     // Its refusals are about key, value or session: they stay.
     if (!status.ok()) {
@@ -118,17 +125,28 @@ class Uploader {
 
   // Streams from `offset` to the end of the file.
   absl::Status Send(uint64_t offset) {
-    grpc::ClientContext context;
-    TransferWatch watch(&context, options_.progress_limit, options_.clock,
-                        cancel_);
-    ChunkStream stream(stub_, &context);
+    TransferWatch watch(options_.progress_limit, options_.clock, cancel_);
+    // Chunks go over them in turn, as the other side takes them in order.
+    std::vector<std::unique_ptr<ChunkStream>> streams;
     v1::WriteChunk chunk;
-    const Fencing asked = Identify(&chunk);
-    *chunk.mutable_key() = key_;
-    absl::Status read_status;
     const uint64_t start_offset = offset;
     chunk_bytes_ = options_.min_chunk_bytes;
-    while (offset < value_.bytes() && read_status.ok()) {
+    if (options_.up != nullptr) options_.up->Start();
+    const Fencing asked = identity_->fencing();
+    absl::Status read_status;
+    for (size_t turn = 0; offset < value_.bytes(); ++turn) {
+      if (turn == streams.size()) {
+        turn = 0;
+        if (streams.size() < WantedStreams()) {
+          turn = streams.size();
+          streams.push_back(
+              std::make_unique<ChunkStream>(connections_->Get(turn), &watch));
+          chunk.set_session(identity_->session());
+          EncodeFencing(asked, chunk.mutable_fencing());
+          *chunk.mutable_key() = key_;
+          if (options_.up != nullptr) options_.up->SetUsed(turn + 1);
+        }
+      }
       std::string* const data = chunk.mutable_data();
       data->resize(std::min(chunk_bytes_, value_.bytes() - offset));
       read_status =
@@ -136,27 +154,52 @@ class Uploader {
       if (!read_status.ok() || !Pace(data->size(), watch)) break;
       chunk.set_offset(offset);
       chunk.set_crc32c(Crc32c(*data));
+      chunk.set_waits(streams.size() > 1);
       const Instant start = options_.clock->Now();
-      if (!stream.Send(chunk)) break;
+      if (!streams[turn]->Send(chunk)) break;
+      const absl::Duration took = options_.clock->Now() - start;
       Count(WireBytes(chunk), 0);
       watch.Progress();
+      if (options_.up != nullptr) options_.up->Passed(data->size(), took);
       offset += data->size();
-      AdaptChunk(options_.clock->Now() - start, offset - start_offset);
+      AdaptChunk(took, offset - start_offset);
       chunk.clear_session();
       chunk.clear_fencing();
       chunk.clear_key();
     }
-    if (!read_status.ok()) context.TryCancel();
-    const absl::Status status = stream.Finish();
+    if (!read_status.ok()) watch.End();
+    const absl::Status status = FinishAll(streams);
     if (!read_status.ok()) return Permanent(read_status);
     if (watch.stalled()) {
       return absl::DeadlineExceededError(absl::StrCat(
           "no progress for ", absl::FormatDuration(options_.progress_limit),
           " at ", offset, " of ", value_.bytes(), " bytes"));
     }
-    if (!status.ok()) return status;
-    Count(0, WireBytes(stream.response()));
-    return Observe(asked, stream.response().fencing());
+    RETURN_IF_ERROR(status);
+    for (const auto& stream : streams) {
+      Count(0, WireBytes(stream->response()));
+      RETURN_IF_ERROR(Observe(asked, stream->response().fencing()));
+    }
+    return absl::OkStatus();
+  }
+
+  size_t WantedStreams() const {
+    if (options_.up == nullptr) return 1;
+    return std::min(static_cast<size_t>(options_.up->connections()),
+                    max_streams_);
+  }
+
+  // When one fails the others are cancelled: its reason is the one that counts.
+  static absl::Status FinishAll(
+      const std::vector<std::unique_ptr<ChunkStream>>& streams) {
+    absl::Status reason;
+    for (const auto& stream : streams) {
+      const absl::Status status = stream->Finish();
+      if (reason.ok() || (absl::IsCancelled(reason) && !status.ok())) {
+        reason = status;
+      }
+    }
+    return reason;
   }
 
   absl::StatusOr<std::optional<UploadResult>> Finish() {
@@ -167,10 +210,10 @@ class Uploader {
     v1::FinishUploadResponse response;
     grpc::ClientContext context;
     SetTimeout(&context, options_.control_deadline);
-    const TransferWatch watch(&context, absl::InfiniteDuration(),
-                              options_.clock, cancel_);
-    const absl::Status status =
-        FromGrpcStatus(stub_->FinishUpload(&context, request, &response));
+    TransferWatch watch(absl::InfiniteDuration(), options_.clock, cancel_);
+    watch.Add(&context);
+    const absl::Status status = FromGrpcStatus(
+        connections_->Get(0)->FinishUpload(&context, request, &response));
     Count(WireBytes(request), status.ok() ? WireBytes(response) : 0);
     if (status.code() == absl::StatusCode::kDataLoss &&
         ++digest_mismatches_ >= kMaxDigestMismatches) {
@@ -196,6 +239,8 @@ class Uploader {
       default:
         break;
     }
+    // No answer, or no progress.
+    if (absl::IsDeadlineExceeded(status)) connections_->Renew();
     // The other side refused a chunk or the end. Begin tells where it stands or
     // gives a verdict; a refusal that comes back at the same offset is final.
     if (!blob_internal::IsTransient(status) && ++refusals_ > kMaxRefusals) {
@@ -216,8 +261,8 @@ class Uploader {
 
   // False when the caller wants no more.
   bool Pace(uint64_t bytes, TransferWatch& watch) {
-    if (options_.limiter == nullptr) return true;
-    return PauseUnlessCancelled(options_.limiter->Take(bytes), cancel_, &watch);
+    if (options_.up == nullptr) return true;
+    return PauseUnlessCancelled(options_.up->Take(bytes), cancel_, &watch);
   }
 
   void AdaptChunk(absl::Duration took, uint64_t carried) {
@@ -253,7 +298,7 @@ class Uploader {
     options_.traffic->AddReceived(received);
   }
 
-  v1::Blob::StubInterface* const stub_;
+  BlobConnections* const connections_;
   const BlobClientOptions& options_;
   CallerIdentity* const identity_;
   const v1::UpdateKey& key_;
@@ -264,6 +309,7 @@ class Uploader {
 
   Backoff backoff_;
   uint64_t chunk_bytes_ = 0;
+  size_t max_streams_ = 1;  // The other side allows so many.
   std::optional<uint64_t> last_offset_;
   int refusals_ = 0;
   int digest_mismatches_ = 0;
@@ -272,14 +318,15 @@ class Uploader {
 
 }  // namespace
 
-absl::StatusOr<UploadResult> UploadBlob(v1::Blob::StubInterface* stub,
+absl::StatusOr<UploadResult> UploadBlob(BlobConnections* connections,
                                         const BlobClientOptions& options,
                                         CallerIdentity* identity,
                                         const v1::UpdateKey& key,
                                         const v1::UpdateValue& value,
                                         const ReadableFile& file,
                                         const TransferCancel& cancel) {
-  return Uploader(stub, options, identity, key, value, file, cancel).Run();
+  return Uploader(connections, options, identity, key, value, file, cancel)
+      .Run();
 }
 
 }  // namespace diloco

@@ -4,7 +4,6 @@
 #ifndef COMMON_RPC_BLOB_UPLOAD_H_
 #define COMMON_RPC_BLOB_UPLOAD_H_
 
-#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -22,7 +21,9 @@ struct UploadResult {
 // (CANCELLED). `value.bytes` and `value.digest` describe `file`. DATA_LOSS: the
 // other side twice found other content than the digest says, so the local file
 // is damaged. INVALID_ARGUMENT names a verdict that this build does not know.
-absl::StatusOr<UploadResult> UploadBlob(v1::Blob::StubInterface* stub,
+// Over a long, fast way several connections carry chunks in turn (line.h), if
+// the other side allows it.
+absl::StatusOr<UploadResult> UploadBlob(BlobConnections* connections,
                                         const BlobClientOptions& options,
                                         CallerIdentity* identity,
                                         const v1::UpdateKey& key,

@@ -1,5 +1,6 @@
 #include "common/rpc/channel.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
@@ -10,6 +11,7 @@ namespace diloco {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            ChannelKind kind) {
+  KeepGrpc();
   grpc::ChannelArguments args;
   // gRPC would send even loopback connections through http_proxy.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -26,6 +28,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
   if (kind == ChannelKind::kBulk) args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
                                    args);
+}
+
+void KeepGrpc() {
+  static const bool kept = (grpc_init(), true);
+  (void)kept;
 }
 
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {

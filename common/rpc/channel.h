@@ -36,6 +36,10 @@ inline constexpr uint64_t kMaxChunkBytes = 1 << 20;
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            ChannelKind kind);
 
+// Keeps gRPC's threads until the process ends: with its last channel or server
+// it would stop them, and may wait 10 s for one that has missed the signal.
+void KeepGrpc();
+
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout);
 
 }  // namespace diloco

@@ -2,6 +2,8 @@
 
 #include <grpcpp/support/client_callback.h>
 
+#include <utility>
+
 #include "common/base/mutex.h"
 #include "common/rpc/status_codec.h"
 
@@ -10,7 +12,9 @@ namespace diloco {
 class ChunkStream::Reactor final
     : public grpc::ClientWriteReactor<v1::WriteChunk> {
  public:
-  Reactor(v1::Blob::StubInterface* stub, grpc::ClientContext* context) {
+  Reactor(v1::Blob::StubInterface* stub, grpc::ClientContext* context,
+          TransferWatch* watch)
+      : watch_(watch) {
     stub->async()->Write(context, &response_, this);
     // Writes are started outside of reactions until Finish.
     AddHold();
@@ -46,6 +50,8 @@ class ChunkStream::Reactor final
   }
 
   void OnDone(const grpc::Status& status) override {
+    // Others of the same transfer may wait for what this one carried.
+    if (!status.ok()) watch_->End();
     MutexLock lock(&mu_);
     status_ = status;
     done_ = true;
@@ -60,6 +66,7 @@ class ChunkStream::Reactor final
     return !broken_;
   }
 
+  TransferWatch* const watch_;
   v1::WriteResponse response_;
   Mutex mu_;
   CondVar changed_;
@@ -69,14 +76,20 @@ class ChunkStream::Reactor final
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-ChunkStream::ChunkStream(v1::Blob::StubInterface* stub,
-                         grpc::ClientContext* context)
-    : context_(context), reactor_(std::make_unique<Reactor>(stub, context)) {}
+ChunkStream::ChunkStream(std::shared_ptr<v1::Blob::StubInterface> stub,
+                         TransferWatch* watch)
+    : stub_(std::move(stub)),
+      watch_(watch),
+      reactor_(std::make_unique<Reactor>(stub_.get(), &context_, watch)) {
+  watch_->Add(&context_);
+}
 
 ChunkStream::~ChunkStream() {
-  if (finished_) return;
-  context_->TryCancel();
-  reactor_->Finish();
+  if (!finished_) {
+    context_.TryCancel();
+    reactor_->Finish();
+  }
+  watch_->Remove(&context_);
 }
 
 bool ChunkStream::Send(const v1::WriteChunk& chunk) {

@@ -1,7 +1,7 @@
 // A client's Write stream as a blocking object: one chunk is on its way while
 // the caller prepares the next. One thread.
 //
-//   ChunkStream stream(stub, &context);
+//   ChunkStream stream(stub, &watch);
 //   while (more && stream.Send(chunk)) ...   // `chunk` may change at once
 //   absl::Status status = stream.Finish();
 #ifndef COMMON_RPC_CHUNK_STREAM_H_
@@ -12,14 +12,17 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "common/rpc/transfer_watch.h"
 #include "diloco/v1/blob.grpc.pb.h"
 
 namespace diloco {
 
 class ChunkStream {
  public:
-  // `stub` and `context` outlive this object.
-  ChunkStream(v1::Blob::StubInterface* stub, grpc::ClientContext* context);
+  // `watch` outlives this object; what it watches ends with this stream's
+  // failure.
+  ChunkStream(std::shared_ptr<v1::Blob::StubInterface> stub,
+              TransferWatch* watch);
   // Cancels the call unless it was finished.
   ~ChunkStream();
 
@@ -33,7 +36,9 @@ class ChunkStream {
 
  private:
   class Reactor;
-  grpc::ClientContext* const context_;
+  const std::shared_ptr<v1::Blob::StubInterface> stub_;
+  TransferWatch* const watch_;
+  grpc::ClientContext context_;
   std::unique_ptr<Reactor> reactor_;
   bool finished_ = false;
 };

@@ -10,13 +10,18 @@ constexpr absl::Duration kBurst = absl::Milliseconds(250);
 }  // namespace
 
 RateLimiter::RateLimiter(uint64_t bytes_per_second, Clock* clock)
-    : rate_(static_cast<double>(bytes_per_second)),
-      clock_(clock),
+    : clock_(clock),
+      rate_(static_cast<double>(bytes_per_second)),
       full_at_(clock->Now()) {}
 
-absl::Duration RateLimiter::Take(uint64_t bytes) {
-  if (rate_ == 0) return absl::ZeroDuration();
+void RateLimiter::SetRate(uint64_t bytes_per_second) {
   MutexLock lock(&mu_);
+  rate_ = static_cast<double>(bytes_per_second);
+}
+
+absl::Duration RateLimiter::Take(uint64_t bytes) {
+  MutexLock lock(&mu_);
+  if (rate_ == 0) return absl::ZeroDuration();
   const Instant now = clock_->Now();
   const absl::Duration owed = std::max(full_at_ - now, absl::ZeroDuration());
   full_at_ = now + owed + absl::Seconds(static_cast<double>(bytes) / rate_);

@@ -1,5 +1,5 @@
-// A token bucket that paces bulk transfers (`bulk.max_rate`), so that they
-// never fill a line that control shares.
+// A token bucket that paces bulk transfers, so that they never fill a line that
+// control shares: of `bulk.max_rate`, and of what was measured (line.h).
 #ifndef COMMON_RPC_RATE_LIMITER_H_
 #define COMMON_RPC_RATE_LIMITER_H_
 
@@ -17,14 +17,17 @@ class RateLimiter {
   // `bytes_per_second` 0: no limit. The bucket holds a quarter of a second.
   RateLimiter(uint64_t bytes_per_second, Clock* clock);
 
+  // From now on.
+  void SetRate(uint64_t bytes_per_second);
+
   // Takes `bytes` from the bucket, which may go into debt, and returns how long
   // the caller must pause before it sends them.
   absl::Duration Take(uint64_t bytes);
 
  private:
-  const double rate_;
   Clock* const clock_;
   Mutex mu_;
+  double rate_ ABSL_GUARDED_BY(mu_);
   // When the bucket is full again.
   Instant full_at_ ABSL_GUARDED_BY(mu_);
 };

@@ -24,10 +24,9 @@ bool PauseUnlessCancelled(absl::Duration pause, const Cancellation& cancel,
   return !cancel.requested();
 }
 
-TransferWatch::TransferWatch(grpc::ClientContext* context, absl::Duration limit,
-                             Clock* clock, const Cancellation& cancel)
-    : context_(context),
-      limit_(limit),
+TransferWatch::TransferWatch(absl::Duration limit, Clock* clock,
+                             const Cancellation& cancel)
+    : limit_(limit),
       clock_(clock),
       cancel_(cancel),
       last_(clock->Now()),
@@ -42,6 +41,27 @@ TransferWatch::~TransferWatch() {
   thread_.join();
 }
 
+void TransferWatch::Add(grpc::ClientContext* context) {
+  MutexLock lock(&mu_);
+  contexts_.insert(context);
+  if (ended_) context->TryCancel();
+}
+
+void TransferWatch::Remove(grpc::ClientContext* context) {
+  MutexLock lock(&mu_);
+  contexts_.erase(context);
+}
+
+void TransferWatch::End() {
+  MutexLock lock(&mu_);
+  EndLocked();
+}
+
+void TransferWatch::EndLocked() {
+  ended_ = true;
+  for (grpc::ClientContext* context : contexts_) context->TryCancel();
+}
+
 void TransferWatch::Progress() {
   MutexLock lock(&mu_);
   last_ = clock_->Now();
@@ -49,15 +69,11 @@ void TransferWatch::Progress() {
 
 void TransferWatch::Run() {
   MutexLock lock(&mu_);
-  while (!done_) {
-    if (cancel_.requested()) {
-      context_->TryCancel();
-      return;
-    }
+  while (!done_ && !ended_) {
+    if (cancel_.requested()) return EndLocked();
     if (clock_->Now() - last_ >= limit_) {
       stalled_ = true;
-      context_->TryCancel();
-      return;
+      return EndLocked();
     }
     changed_.WaitFor(&mu_, kLook);
   }

@@ -1,9 +1,10 @@
-// Ends a streaming call that makes no progress, or that somebody cancelled:
-// gRPC itself has only total deadlines, which a large file on a slow line would
-// always miss.
+// Ends the calls of a transfer when they make no progress or somebody cancelled
+// it: gRPC itself has only total deadlines, which a large file on a slow line
+// would always miss.
 //
 //   grpc::ClientContext context;
-//   TransferWatch watch(&context, options, &cancel);
+//   TransferWatch watch(limit, clock, cancel);
+//   watch.Add(&context);
 //   ... watch.Progress() after each chunk ...
 //   if (watch.stalled()) ...
 #ifndef COMMON_RPC_TRANSFER_WATCH_H_
@@ -12,6 +13,7 @@
 #include <grpcpp/client_context.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "absl/time/time.h"
@@ -39,26 +41,33 @@ class Cancellation {
 // Thread-safe.
 class TransferWatch {
  public:
-  // The call is cancelled when `limit` passes between two calls of Progress or
-  // `cancel` is requested. `context` outlives this object.
-  TransferWatch(grpc::ClientContext* context, absl::Duration limit,
-                Clock* clock, const Cancellation& cancel);
+  // The calls are cancelled when `limit` passes between two calls of Progress
+  // or `cancel` is requested.
+  TransferWatch(absl::Duration limit, Clock* clock, const Cancellation& cancel);
   ~TransferWatch();
+
+  // A call that this ends; `context` lives until Remove or longer than this.
+  void Add(grpc::ClientContext* context);
+  void Remove(grpc::ClientContext* context);
+  // Ends them all, and those that are added later.
+  void End();
 
   void Progress();
   bool stalled() const { return stalled_; }
 
  private:
   void Run();
+  void EndLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  grpc::ClientContext* const context_;
   const absl::Duration limit_;
   Clock* const clock_;
   const Cancellation cancel_;
   std::atomic<bool> stalled_{false};
   Mutex mu_;
   CondVar changed_;
+  std::set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mu_);
   Instant last_ ABSL_GUARDED_BY(mu_);
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

@@ -37,7 +37,7 @@ class Fetcher {
   Fetcher(const std::string& coordinator, std::string dir)
       : fs_(FileSystem::Posix()),
         dir_(std::move(dir)),
-        stub_(v1::Blob::NewStub(MakeChannel(coordinator, ChannelKind::kBulk))) {
+        connections_(coordinator) {
     options_.peer = coordinator;
     // Drawn before each retry: the place to count them.
     options_.draw = [this] {
@@ -62,7 +62,7 @@ class Fetcher {
     const std::string path = JoinPath(dir_, name);
     retries_ = 0;
     const absl::Status status =
-        DownloadBlob(stub_.get(), options_, "", digest, bytes, path, cancel_);
+        DownloadBlob(&connections_, options_, "", digest, bytes, path, cancel_);
     if (cancel_) {
       return absl::UnavailableError(
           absl::StrCat("coordinator ", options_.peer,
@@ -75,7 +75,7 @@ class Fetcher {
  private:
   FileSystem* const fs_;
   const std::string dir_;
-  const std::unique_ptr<v1::Blob::Stub> stub_;
+  BlobConnections connections_;
   BlobClientOptions options_;
   int retries_ = 0;
   TransferCancel cancel_{false};

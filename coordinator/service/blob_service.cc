@@ -42,10 +42,12 @@ grpc::ServerUnaryReactor* BlobService::BeginUpload(
                                               copy.key().fragment(),
                                               copy.key().round(), value);
             },
-            [coordinator, request, response](const BeginOutcome& outcome) {
+            [coordinator, order = context_.order, request,
+             response](const BeginOutcome& outcome) {
               EncodeFencing(coordinator->fencing(),
                             response->mutable_fencing());
               EncodeBegin(*request, outcome, response);
+              response->set_streams(order->StreamsForUpload());
             });
       });
 }

@@ -22,6 +22,7 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
                           v1::WriteResponse* response) {
     std::shared_ptr<WriteCall> call(new WriteCall(context, response));
     context.tracker->Add(call);
+    context.order->Opened();
     MutexLock lock(&call->mu_);
     call->self_ = call;
     call->ReadLocked();
@@ -47,6 +48,7 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
       code = code_;
       last = std::move(self_);
     }
+    context_.order->Closed();
     context_.tracker->Done(this, "Write", code);
   }
 
@@ -75,9 +77,14 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
       ReadLocked();
     }
     working_ = true;
+    ScheduleLocked(chunk, false);
+  }
+
+  void ScheduleLocked(const v1::WriteChunk* chunk, bool parked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     // The reference keeps this alive while the task waits, should the call end.
-    const absl::Status queued =
-        context_.disk->Run([call = self_, chunk] { call->OnTask(chunk); });
+    const absl::Status queued = context_.disk->Run(
+        [call = self_, chunk, parked] { call->OnTask(chunk, parked); });
     if (!queued.ok()) FinishLocked(queued);
   }
 
@@ -86,16 +93,28 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
     if (finished_) return;
     finished_ = true;
     code_ = status.code();
+    context_.order->Drop(this);
     Finish(ToGrpcStatus(status));
   }
 
-  // On the executor, one at a time. `chunk` is null at the end of the stream.
-  void OnTask(const v1::WriteChunk* chunk) {
+  // On the executor, one at a time. `chunk` is null at the end of the stream;
+  // `parked`: it had to wait, and its turn has come.
+  void OnTask(const v1::WriteChunk* chunk, bool parked) {
     {
       MutexLock lock(&mu_);
       if (finished_) return;
     }
-    const absl::Status status = chunk != nullptr ? Take(*chunk) : End();
+    absl::Status status;
+    if (chunk == nullptr) {
+      status = End();
+    } else if (!parked) {
+      status = Check(*chunk);
+      if (status.ok() && chunk->waits() &&
+          chunk->offset() > upload_->offset()) {
+        return Park(*chunk);
+      }
+    }
+    if (status.ok() && chunk != nullptr) status = Take(*chunk);
     MutexLock lock(&mu_);
     working_ = false;
     if (status.ok() && chunk != nullptr) {
@@ -119,7 +138,7 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
     return absl::OkStatus();
   }
 
-  absl::Status Take(const v1::WriteChunk& chunk) {
+  absl::Status Check(const v1::WriteChunk& chunk) {
     if (upload_ == nullptr) RETURN_IF_ERROR(Open(chunk));
     const std::string& data = chunk.data();
     if (data.size() > kMaxChunkBytes) {
@@ -133,7 +152,39 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
           "chunk at offset ", chunk.offset(), " arrived with CRC-32C ", crc,
           " instead of ", chunk.crc32c(), "; send it again"));
     }
-    RETURN_IF_ERROR(upload_->Write(chunk.offset(), data));
+    return absl::OkStatus();
+  }
+
+  void Park(const v1::WriteChunk& chunk) {
+    std::shared_ptr<WriteCall> call;
+    {
+      MutexLock lock(&mu_);
+      if (finished_) return;
+      call = self_;
+    }
+    // Once it is parked another thread may go on with it.
+    const std::shared_ptr<Coordinator::Upload> upload = upload_;
+    const absl::Status parked = context_.order->Park(
+        upload.get(), chunk.offset(), this,
+        [&upload] { return upload->offset(); },
+        [call, &chunk] {
+          MutexLock lock(&call->mu_);
+          if (!call->finished_) call->ScheduleLocked(&chunk, true);
+        });
+    MutexLock lock(&mu_);
+    if (!parked.ok()) FinishLocked(parked);
+    // The call may have ended before it was parked.
+    if (finished_) context_.order->Drop(this);
+  }
+
+  absl::Status Take(const v1::WriteChunk& chunk) {
+    const std::string& data = chunk.data();
+    const absl::Status written = upload_->Write(chunk.offset(), data);
+    if (!written.ok()) {
+      context_.order->Fail(upload_.get());
+      return written;
+    }
+    context_.order->Advance(upload_.get(), chunk.offset() + data.size());
     context_.coordinator->CountBulkBytes(WireBytes(chunk), 0);
     return absl::OkStatus();
   }

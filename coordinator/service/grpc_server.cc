@@ -28,8 +28,10 @@ class GrpcServerImpl final : public GrpcServer {
   explicit GrpcServerImpl(Coordinator* coordinator)
       : tracker_("diloco_coordinator", coordinator->options().metrics),
         disk_("bulk", kDiskThreads, kMaxQueued),
-        context_{
-            .coordinator = coordinator, .tracker = &tracker_, .disk = &disk_},
+        context_{.coordinator = coordinator,
+                 .tracker = &tracker_,
+                 .disk = &disk_,
+                 .order = &order_},
         control_(context_),
         blob_(context_),
         admin_(context_) {}
@@ -56,6 +58,7 @@ class GrpcServerImpl final : public GrpcServer {
 
  private:
   CallTracker tracker_;
+  WriteOrder order_;
   ThreadPool disk_;
   const ServiceContext context_;
   ControlService control_;

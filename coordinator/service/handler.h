@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/unary_call.h"
 #include "coordinator/runtime/coordinator.h"
+#include "coordinator/service/write_order.h"
 #include "google/protobuf/message_lite.h"
 
 namespace diloco {
@@ -24,6 +25,7 @@ struct ServiceContext {
   Coordinator* coordinator = nullptr;
   CallTracker* tracker = nullptr;
   Executor* disk = nullptr;  // For what blocks.
+  WriteOrder* order = nullptr;
 };
 
 // Largest requests, as in proto/README.md.

@@ -40,29 +40,29 @@ ModelConfig FakeModel(int64_t parameters) {
 }
 
 std::string FakeRunFile(const ModelConfig& model, int workers,
-                        int64_t image_every) {
+                        int64_t image_every, const std::string& up) {
   return absl::StrCat("run: {name: bench}\n",  //
                       "model: {layers: ", model.layers,
-                      ", hidden: ", model.hidden,                             //
-                      ", heads: ", model.heads, ", ffn: ", model.ffn,         //
-                      ", vocab: ", model.vocab, ", tied: true}\n",            //
-                      "data: {seq_len: ", model.max_positions, "}\n",         //
-                      "train: {tokens: 1000000000, batch_tokens: 1024}\n",    //
-                      "sync: {interval: 10, deadline: 1h}\n",                 //
+                      ", hidden: ", model.hidden,                           //
+                      ", heads: ", model.heads, ", ffn: ", model.ffn,       //
+                      ", vocab: ", model.vocab, ", tied: true}\n",          //
+                      "data: {seq_len: ", model.max_positions, "}\n",       //
+                      "train: {tokens: 1000000000, batch_tokens: 1024}\n",  //
+                      "sync: {interval: 10, deadline: 1h, up: ", up, "}\n",
                       "join: {wait_for: ", workers, ", lease: 1h}\n",         //
                       "listen: {control: \"127.0.0.1:0\", metrics: none}\n",  //
                       "state: {dir: state, image_every: ", image_every, "}\n");
 }
 
 absl::StatusOr<FakeUpdate> MakeFakeUpdate(const std::string& path,
-                                          int64_t elements) {
+                                          int64_t elements, Codec codec) {
   FileSystem* const fs = FileSystem::Posix();
   std::vector<float> tile(kFrameElements);
   for (size_t i = 0; i < tile.size(); ++i) {
     tile[i] = static_cast<float>(static_cast<int>(i % 255) - 127) * 0x1p-17f;
   }
   PartHeader header;
-  header.codec = Codec::kFp16;
+  header.codec = codec;
   header.elements = elements;
   ASSIGN_OR_RETURN(const auto out, fs->OpenForWrite(path));
   PartWriter writer(out.get(), header);
@@ -72,6 +72,7 @@ absl::StatusOr<FakeUpdate> MakeFakeUpdate(const std::string& path,
   }
   FakeUpdate update;
   ASSIGN_OR_RETURN(update.digest, writer.Finish());
+  update.codec = codec;
   update.bytes = writer.file_bytes();
   ASSIGN_OR_RETURN(update.file, fs->OpenForRead(path));
   return update;
@@ -89,6 +90,7 @@ absl::StatusOr<FakeWorker> FakeWorker::Join(const std::string& name, int port,
   join.worker = name;
   join.attempt = RandomBytes(16);
   join.fresh = true;
+  join.take_over = true;
   join.data_tokens = 1'000'000;
   join.max_token = 1;
   RETURN_IF_ERROR(coordinator->Join(join).status());
@@ -117,6 +119,8 @@ absl::StatusOr<RunView::Lease> FakeWorker::WaitForLease() {
   return view.leases[0];
 }
 
+absl::Status FakeWorker::Beat() { return port_->Report({}).status(); }
+
 absl::Status FakeWorker::Upload(const RunView::Lease& lease) {
   UpdateOffer offer;
   offer.round = lease.round;
@@ -124,6 +128,7 @@ absl::Status FakeWorker::Upload(const RunView::Lease& lease) {
   offer.base_digest = lease.base_digest;
   offer.bytes = update_->bytes;
   offer.digest = update_->digest;
+  offer.codec = update_->codec;
   offer.tokens = 1024 * lease.steps;
   offer.steps = lease.steps;
   offer.loss = 4.0;

@@ -23,16 +23,18 @@ ModelConfig FakeModel(int64_t parameters);
 // Listens on a free port of 127.0.0.1; no round ends before its deadline of an
 // hour unless all `workers` have delivered.
 std::string FakeRunFile(const ModelConfig& model, int workers,
-                        int64_t image_every);
+                        int64_t image_every, const std::string& up = "fp16");
 
-// An fp16 part file of a fragment with `elements` elements.
+// A part file of a fragment with `elements` elements.
 struct FakeUpdate {
   std::unique_ptr<ReadableFile> file;
   uint64_t bytes = 0;
+  Codec codec = Codec::kFp16;
   Digest digest;
 };
 absl::StatusOr<FakeUpdate> MakeFakeUpdate(const std::string& path,
-                                          int64_t elements);
+                                          int64_t elements,
+                                          Codec codec = Codec::kFp16);
 
 // The worker's own port without a trainer behind it. One thread.
 class FakeWorker {
@@ -45,6 +47,8 @@ class FakeWorker {
 
   // Until a round waits for this worker's update.
   absl::StatusOr<RunView::Lease> WaitForLease();
+  // Another thread may.
+  absl::Status Beat();
   // Until it is accepted.
   absl::Status Upload(const RunView::Lease& lease);
   // Until fragment 0 has a version above `version`.

@@ -170,9 +170,10 @@ void DelayingProxy::Work(std::vector<pollfd>* polled, absl::Duration* wait) {
   if (links_.size() > 1) links_.splice(links_.end(), links_, links_.begin());
   for (auto it = links_.begin(); it != links_.end();) {
     Link* const link = &*it;
-    if (forget_after_ > absl::ZeroDuration() &&
+    if (forget_after_ > absl::ZeroDuration() && !link->lost &&
         now - link->last_byte >= forget_after_) {
       link->lost = true;
+      ++forgotten_;
     }
     if (cut_all_) link->over = true;
     if (!link->over && !stall_) {
@@ -231,6 +232,11 @@ size_t DelayingProxy::PieceBytes() const {
 
 Instant DelayingProxy::RoomAt(const Flow& flow) const {
   constexpr Instant kNotByTime = absl::InfiniteDuration();
+  // Half of it is acknowledgements on their way back.
+  if (window_ > 0 && delay_ > absl::ZeroDuration() &&
+      flow.held >= window_ / 2) {
+    return kNotByTime;
+  }
   if (rate_ == 0) {
     const uint64_t limit =
         delay_ > absl::ZeroDuration() ? kLongLine : kShortLine;
@@ -329,6 +335,11 @@ void DelayingProxy::SetQueue(uint64_t bytes) {
   queue_ = bytes;
   Wake();
 }
+void DelayingProxy::SetWindow(uint64_t bytes) {
+  MutexLock lock(&mu_);
+  window_ = bytes;
+  Wake();
+}
 void DelayingProxy::CutEvery(uint64_t bytes) {
   MutexLock lock(&mu_);
   cut_every_ = bytes;
@@ -379,6 +390,11 @@ bool DelayingProxy::WaitForBytesUp(uint64_t bytes, absl::Duration timeout) {
 bool DelayingProxy::WaitForBytesDown(uint64_t bytes, absl::Duration timeout) {
   MutexLock lock(&mu_);
   return WaitFor(down_.bytes, bytes, timeout);
+}
+bool DelayingProxy::WaitForForgotten(uint64_t connections,
+                                     absl::Duration timeout) {
+  MutexLock lock(&mu_);
+  return WaitFor(forgotten_, connections, timeout);
 }
 uint64_t DelayingProxy::bytes_up() const {
   MutexLock lock(&mu_);

@@ -41,6 +41,9 @@ class DelayingProxy {
   // What may wait in front of a line with a rate, in each direction; 64 KiB
   // unless set.
   void SetQueue(uint64_t bytes);
+  // What one connection has on its way and not yet acknowledged, as bounded by
+  // the kernels of its ends; 0: no limit. Only where there is a delay.
+  void SetWindow(uint64_t bytes);
   // A connection is reset once it has carried so many bytes in one direction;
   // 0: never.
   void CutEvery(uint64_t bytes);
@@ -62,6 +65,8 @@ class DelayingProxy {
   // Wait (real time) until so many bytes came; false after `timeout`.
   bool WaitForBytesUp(uint64_t bytes, absl::Duration timeout);
   bool WaitForBytesDown(uint64_t bytes, absl::Duration timeout);
+  // Until ForgetIdle has done so with as many connections.
+  bool WaitForForgotten(uint64_t connections, absl::Duration timeout);
   uint64_t bytes_up() const;
   uint64_t bytes_down() const;
   int connections() const;  // Accepted so far.
@@ -107,6 +112,7 @@ class DelayingProxy {
   absl::Duration delay_ ABSL_GUARDED_BY(mu_);
   uint64_t rate_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t queue_ ABSL_GUARDED_BY(mu_) = 64 << 10;
+  uint64_t window_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t cut_every_ ABSL_GUARDED_BY(mu_) = 0;
   bool cut_all_ ABSL_GUARDED_BY(mu_) = false;
   bool stall_ ABSL_GUARDED_BY(mu_) = false;
@@ -118,6 +124,7 @@ class DelayingProxy {
   Lane up_ ABSL_GUARDED_BY(mu_);
   Lane down_ ABSL_GUARDED_BY(mu_);
   int connections_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t forgotten_ ABSL_GUARDED_BY(mu_) = 0;
   int cuts_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Link> links_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;

@@ -1,12 +1,13 @@
 // A DelayingProxy as a program, for tests of real processes.
 //
 //   diloco-test-proxy --to PORT [--listen PORT] [--delay-ms N] [--rate BYTES/S]
-//       [--queue BYTES] [--cut-every BYTES] [--forget-idle-ms N]
+//       [--queue BYTES] [--window BYTES] [--cut-every BYTES]
+//       [--forget-idle-ms N]
 //
 // Prints the port it listens on. Each line on its standard input is a command,
 // answered by one line: cut, stall, swallow, refuse and resume, which ends the
-// three before it; delay-ms N, rate N, queue N, cut-every N, forget-idle-ms N;
-// stats. Ends when its input does.
+// three before it; delay-ms N, rate N, queue N, window N, cut-every N,
+// forget-idle-ms N; stats. Ends when its input does.
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -31,6 +32,8 @@ bool Set(DelayingProxy* proxy, const std::string& name, uint64_t value) {
     proxy->SetRate(value);
   } else if (name == "queue") {
     proxy->SetQueue(value);
+  } else if (name == "window") {
+    proxy->SetWindow(value);
   } else if (name == "cut-every") {
     proxy->CutEvery(value);
   } else if (name == "forget-idle-ms") {
@@ -99,7 +102,8 @@ int Main(int argc, char** argv) {
   }
   std::fputs(
       "Usage: diloco-test-proxy --to PORT [--listen PORT] [--delay-ms N]\n"
-      "  [--rate BYTES/S] [--queue BYTES] [--cut-every BYTES]\n"
+      "  [--rate BYTES/S] [--queue BYTES] [--window BYTES] [--cut-every "
+      "BYTES]\n"
       "  [--forget-idle-ms N]\n",
       stderr);
   return 2;

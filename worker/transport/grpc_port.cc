@@ -33,8 +33,9 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
   explicit GrpcPort(GrpcPortOptions options)
       : options_(std::move(options)),
         limiter_(options_.bulk_rate, options_.clock),
-        bulk_(MakeChannel(options_.coordinator, ChannelKind::kBulk)),
-        blob_(v1::Blob::NewStub(bulk_)),
+        up_(options_.clock, &limiter_),
+        down_(options_.clock, &limiter_),
+        blob_(options_.coordinator),
         beat_deadline_(options_.control_deadline),
         control_(NewControl()) {
     blob_options_.peer = options_.coordinator;
@@ -44,7 +45,8 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
                              .max = options_.retry_max};
     blob_options_.clock = options_.clock;
     blob_options_.fs = options_.fs;
-    blob_options_.limiter = &limiter_;
+    blob_options_.up = &up_;
+    blob_options_.down = &down_;
     blob_options_.traffic = &traffic_;
     blob_options_.shutdown = &shutdown_;
   }
@@ -92,8 +94,10 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
       MutexLock lock(&mu_);
       deadline = beat_deadline_;
     }
+    const Instant start = options_.clock->Now();
     RETURN_IF_ERROR(CallInSession(&v1::Control::Stub::ReportProgress, &request,
                                   &response, deadline));
+    NoteRoundTrip(start);
     return response.revision();
   }
 
@@ -103,8 +107,10 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
     request.set_fragment(fragment);
     if (have_version.has_value()) request.set_have_version(*have_version);
     v1::ResolveResponse response;
+    const Instant start = options_.clock->Now();
     RETURN_IF_ERROR(CallInSession(&v1::Control::Stub::ResolveFragment, &request,
                                   &response, options_.control_deadline));
+    NoteRoundTrip(start);
     absl::StatusOr<std::vector<RemoteFile>> files = DecodeFiles(response);
     if (!files.ok()) return Named(files.status());
     return files;
@@ -143,7 +149,7 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
     EncodeOffer(offer, run, &key, &value);
     const Instant start = options_.clock->Now();
     absl::StatusOr<UploadResult> result =
-        UploadBlob(blob_.get(), blob_options_, this, key, value, file, cancel);
+        UploadBlob(&blob_, blob_options_, this, key, value, file, cancel);
     if (!result.ok()) return Named(result.status());
     UploadOutcome outcome;
     outcome.reason = result->reason;
@@ -152,7 +158,7 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
     } else if (result->verdict == v1::VERDICT_REFUSED) {
       outcome.kind = UploadOutcome::Kind::kRefused;
     }
-    LogRate("uploaded", offer.bytes, start);
+    Account("up", offer.bytes, start, up_);
     return outcome;
   }
 
@@ -160,9 +166,9 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
                         const std::string& path,
                         const CancelFlag& cancel) override {
     const Instant start = options_.clock->Now();
-    RETURN_IF_ERROR(Named(DownloadBlob(blob_.get(), blob_options_, session(),
-                                       digest, bytes, path, cancel)));
-    LogRate("downloaded", bytes, start);
+    RETURN_IF_ERROR(Named(DownloadBlob(&blob_, blob_options_, session(), digest,
+                                       bytes, path, cancel)));
+    Account("down", bytes, start, down_);
     return absl::OkStatus();
   }
 
@@ -256,24 +262,45 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
     for (grpc::ClientContext* context : calls_) context->TryCancel();
   }
 
-  void LogRate(const char* what, uint64_t bytes, Instant start) const {
+  // Of a small call that is answered at once.
+  void NoteRoundTrip(Instant start) {
+    const absl::Duration took = options_.clock->Now() - start;
+    up_.NoteRoundTrip(took);
+    down_.NoteRoundTrip(took);
+  }
+
+  // What a transfer reached, for the log and as metrics.
+  void Account(const char* direction, uint64_t bytes, Instant start,
+               const Line& line) const {
     const double seconds = absl::ToDoubleSeconds(options_.clock->Now() - start);
-    DILOCO_LOG(INFO) << what << " bytes=" << bytes << " seconds=" << seconds
-                     << " mb_per_second="
-                     << (seconds > 0
-                             ? static_cast<double>(bytes) / 1e6 / seconds
-                             : 0.0)
-                     << " connections=1";
+    const double rate =
+        seconds > 0 ? static_cast<double>(bytes) / seconds : 0.0;
+    DILOCO_LOG(INFO) << direction << "loaded bytes=" << bytes
+                     << " seconds=" << seconds
+                     << " mb_per_second=" << rate / 1e6
+                     << " connections=" << line.used()
+                     << " pace_mb_per_second=" << line.pace() / 1e6;
+    if (options_.metrics == nullptr) return;
+    const Labels labels = {{"direction", direction}};
+    options_.metrics
+        ->AddGauge("diloco_worker_transfer_bytes_per_second",
+                   "Of the last transfer, from its start to its end.", labels)
+        ->Set(rate);
+    options_.metrics
+        ->AddGauge("diloco_worker_transfer_connections",
+                   "Connections that carried the last transfer.", labels)
+        ->Set(static_cast<double>(line.used()));
   }
 
   const GrpcPortOptions options_;
   FencingGuard guard_;
   TrafficCounter traffic_;
   RateLimiter limiter_;
+  Line up_;
+  Line down_;
   std::atomic<bool> shutdown_{false};
   BlobClientOptions blob_options_;
-  const std::shared_ptr<grpc::Channel> bulk_;
-  const std::unique_ptr<v1::Blob::Stub> blob_;
+  BlobConnections blob_;
 
   mutable Mutex mu_;
   std::string session_ ABSL_GUARDED_BY(mu_);

@@ -1,7 +1,9 @@
-// The CoordinatorPort over gRPC: one connection for control, one for bulk.
+// The CoordinatorPort over gRPC: one connection for control, and as many for
+// bulk as the way there needs.
 //
-//   ASSIGN_OR_RETURN(auto port, MakeGrpcPort({.coordinator =
-//   "10.0.0.5:7600"})); ASSIGN_OR_RETURN(JoinReply joined, port->Join(call));
+//   ASSIGN_OR_RETURN(auto port,
+//                    MakeGrpcPort({.coordinator = "10.0.0.5:7600"}));
+//   ASSIGN_OR_RETURN(JoinReply joined, port->Join(call));
 #ifndef WORKER_TRANSPORT_GRPC_PORT_H_
 #define WORKER_TRANSPORT_GRPC_PORT_H_
 
@@ -13,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/io/file_system.h"
+#include "common/metrics/metrics.h"
 #include "worker/transport/coordinator_port.h"
 
 namespace diloco {
@@ -32,6 +35,7 @@ struct GrpcPortOptions {
   // Environment; not owned.
   Clock* clock = Clock::Real();
   FileSystem* fs = FileSystem::Posix();
+  MetricsRegistry* metrics = nullptr;  // Null: none.
 };
 
 // INVALID_ARGUMENT for an address that is no host:port. Connects when first

@@ -88,6 +88,37 @@ TEST_CASE("what a crash left damaged is fetched again from the start") {
   REQUIRE((served.Fetched() == served.bytes));
 }
 
+TEST_CASE(
+    "C5.6 where one connection is held back by its window, several bring a "
+    "file") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  fixture.proxy->SetRate(100 * kMebi);
+  fixture.proxy->SetQueue(kMebi);
+  fixture.proxy->SetDelay(absl::Milliseconds(50));
+  fixture.proxy->SetWindow(9 * kMebi / 4);
+  REQUIRE(fixture.port->Report({}).ok());
+  REQUIRE(fixture.port->Report({}).ok());
+  TempDir dir;
+  const Served served(&fixture.fake, dir, SampleBytes(48 * kMebi + 77));
+  const CancelFlag cancel{false};
+  const int before = fixture.proxy->connections();
+  absl::Status status;
+  std::thread loader([&] {
+    status = fixture.port->Download(served.digest, served.bytes.size(),
+                                    served.target, cancel);
+  });
+  SECTION("in order") {}
+  SECTION("and goes on where it was when all are cut") {
+    REQUIRE(fixture.proxy->WaitForBytesDown(40 * kMebi, absl::Seconds(30)));
+    fixture.proxy->CutAll();
+  }
+  loader.join();
+  REQUIRE(status.ok());
+  REQUIRE((served.Fetched() == served.bytes));
+  REQUIRE(fixture.proxy->connections() - before >= 2);
+}
+
 TEST_CASE("a download over a line that breaks goes on where it was") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());

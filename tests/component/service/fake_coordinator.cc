@@ -381,7 +381,8 @@ FakeCoordinator::OpenUpload(const std::string& session, const Fencing&,
                             uint32_t, uint64_t) {
   MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckSession(session));
-  return std::shared_ptr<Upload>(std::make_shared<OpenedUpload>(this));
+  if (open_ == nullptr) open_ = std::make_shared<OpenedUpload>(this);
+  return open_;
 }
 
 absl::StatusOr<FinishOutcome> FakeCoordinator::FinishUpload(

@@ -127,6 +127,7 @@ class FakeCoordinator : public Coordinator {
   UploadVerdict::Kind kind_ ABSL_GUARDED_BY(mu_) = UploadVerdict::Kind::kSend;
   std::string reason_ ABSL_GUARDED_BY(mu_);
   absl::Status begin_error_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Upload> open_ ABSL_GUARDED_BY(mu_);
   std::string uploaded_ ABSL_GUARDED_BY(mu_);
   std::optional<UpdateValue> value_ ABSL_GUARDED_BY(mu_);
   bool accepted_ ABSL_GUARDED_BY(mu_) = false;

@@ -1,5 +1,7 @@
 // What the worker's port does when the coordinator is gone, another one, or
 // behind a line that swallows.
+#include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -120,6 +122,31 @@ TEST_CASE(
   REQUIRE(port->Report({}).ok());
 }
 
+TEST_CASE(
+    "C5.3 connections that something on the way forgot while they were idle "
+    "are replaced") {
+  ServiceFixture fixture;
+  GrpcPortOptions options = fixture.PortOptions();
+  options.control_deadline = absl::Milliseconds(500);
+  auto port = *MakeGrpcPort(options);
+  REQUIRE(port->Join(ServiceFixture::Call()).ok());
+  TempDir dir;
+  const SampleUpdate update(dir, SampleBytes(1000));
+  const CancelFlag cancel{false};
+  REQUIRE(port->Upload(update.offer, *update.file, cancel).ok());
+  fixture.proxy->ForgetIdle(absl::Milliseconds(100));
+  REQUIRE(fixture.proxy->WaitForForgotten(2, absl::Seconds(30)));
+  fixture.proxy->ForgetIdle(absl::ZeroDuration());
+  const Instant start = Clock::Real()->Now();
+  REQUIRE(port->Report({}).status().code() ==
+          absl::StatusCode::kDeadlineExceeded);
+  REQUIRE(port->Report({}).ok());
+  // The transfer needs no ping that nobody answers to find out.
+  REQUIRE(port->Upload(update.offer, *update.file, cancel).ok());
+  REQUIRE(Clock::Real()->Now() - start < absl::Seconds(10));
+  REQUIRE(fixture.proxy->connections() == 4);
+}
+
 TEST_CASE("bulk and control have connections of their own") {
   ServiceFixture fixture;
   REQUIRE(fixture.Join().ok());
@@ -147,6 +174,48 @@ TEST_CASE("beats are answered in time while an upload fills the line") {
   REQUIRE(fixture.fake.uploaded().size() < 8 << 20);
   uploader.join();
   REQUIRE(outcome.ok());
+}
+
+TEST_CASE(
+    "beats get through a line of 10 Mbit/s that several connections share "
+    "while transfers fill it both ways") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const std::string bytes = SampleBytes(4 << 20);
+  const SampleUpdate update(dir, bytes);
+  const std::string path = dir.File("served");
+  REQUIRE(WriteFileAtomic(FileSystem::Posix(), path, bytes).ok());
+  fixture.fake.AddFile(update.offer.digest, path, bytes.size());
+  const CancelFlag cancel{false};
+  fixture.proxy->SetRate(1'250'000);
+  fixture.proxy->SetQueue(256 << 10);
+  std::atomic<int> running{2};
+  absl::StatusOr<UploadOutcome> up;
+  absl::Status down;
+  std::thread uploader([&] {
+    up = fixture.port->Upload(update.offer, *update.file, cancel);
+    --running;
+  });
+  std::thread loader([&] {
+    down = fixture.port->Download(update.offer.digest, bytes.size(),
+                                  dir.File("fetched"), cancel);
+    --running;
+  });
+  // Three seconds and more; a lease of three would want one answer a second.
+  absl::Duration slowest;
+  int beats = 0;
+  for (; running == 2; ++beats) {
+    const Instant start = Clock::Real()->Now();
+    REQUIRE(fixture.port->Report({}).ok());
+    slowest = std::max(slowest, Clock::Real()->Now() - start);
+  }
+  uploader.join();
+  loader.join();
+  REQUIRE(up.ok());
+  REQUIRE(down.ok());
+  REQUIRE(beats > 3);
+  REQUIRE(slowest < absl::Seconds(1));
 }
 
 TEST_CASE("after a shutdown every call ends at once with CANCELLED") {

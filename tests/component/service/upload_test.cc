@@ -58,6 +58,26 @@ TEST_CASE(
   REQUIRE(sent / static_cast<double>(bytes.size()) < 1.2);
 }
 
+// As the case gives it, five minutes long: component_service_long.
+TEST_CASE("C5.5 60 MiB through 200 kB/s, cut every 10 s", "[.long]") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  TempDir dir;
+  const std::string bytes = SampleBytes(60 * kMiB);
+  const SampleUpdate update(dir, bytes);
+  const CancelFlag cancel{false};
+  fixture.proxy->SetRate(200'000);
+  fixture.proxy->CutEvery(10 * 200'000);
+  const uint64_t before = fixture.proxy->bytes_up();
+  const auto outcome = fixture.port->Upload(update.offer, *update.file, cancel);
+  REQUIRE(outcome.ok());
+  REQUIRE((fixture.fake.uploaded() == bytes));
+  REQUIRE(fixture.proxy->cuts() >= 30);
+  const double sent = static_cast<double>(fixture.proxy->bytes_up() - before);
+  UNSCOPED_INFO("sent " << sent / static_cast<double>(bytes.size()));
+  REQUIRE(sent / static_cast<double>(bytes.size()) < 1.2);
+}
+
 TEST_CASE(
     "C5.5 a line that breaks after less than a large chunk still brings the "
     "update through") {
@@ -210,14 +230,51 @@ TEST_CASE(
       [&] { outcome = port->Upload(update.offer, *update.file, cancel); });
   REQUIRE(fixture.fake.WaitForUploaded(kMiB));
   const uint64_t passed = fixture.proxy->bytes_up();
+  // Never closed and never heard of again: it goes on over another connection.
   fixture.proxy->SetBlackHole(true);
-  // Begin fails on the dead connection until it is cut.
   REQUIRE(fixture.proxy->WaitForBytesUp(passed + 1, absl::Seconds(10)));
   fixture.proxy->SetBlackHole(false);
-  fixture.proxy->CutAll();
   uploader.join();
   REQUIRE(outcome.ok());
   REQUIRE((fixture.fake.uploaded() == bytes));
+}
+
+TEST_CASE(
+    "C5.6 where one connection is held back by its window, several carry an "
+    "upload") {
+  ServiceFixture fixture;
+  REQUIRE(fixture.Join().ok());
+  // 2 MiB each 100 ms a connection.
+  fixture.proxy->SetRate(100 * kMiB);
+  fixture.proxy->SetQueue(kMiB);
+  fixture.proxy->SetDelay(absl::Milliseconds(50));
+  fixture.proxy->SetWindow(9 * kMiB / 4);
+  REQUIRE(fixture.port->Report({}).ok());
+  REQUIRE(fixture.port->Report({}).ok());
+  TempDir dir;
+  const std::string bytes = SampleBytes(48 * kMiB + 77);
+  const SampleUpdate update(dir, bytes);
+  const CancelFlag cancel{false};
+  const int before = fixture.proxy->connections();
+  SECTION("in order") {
+    REQUIRE(fixture.port->Upload(update.offer, *update.file, cancel).ok());
+    REQUIRE(fixture.fake.begins() == 1);
+  }
+  SECTION("and goes on where it was when all are cut") {
+    absl::StatusOr<UploadOutcome> outcome;
+    std::thread uploader([&] {
+      outcome = fixture.port->Upload(update.offer, *update.file, cancel);
+    });
+    REQUIRE(fixture.fake.WaitForUploaded(40 * kMiB));
+    fixture.proxy->CutAll();
+    uploader.join();
+    REQUIRE(outcome.ok());
+    REQUIRE(fixture.fake.begins() >= 2);
+    REQUIRE(fixture.fake.last_begin_offset() >= 40 * kMiB);
+  }
+  REQUIRE((fixture.fake.uploaded() == bytes));
+  // One for control is open already.
+  REQUIRE(fixture.proxy->connections() - before >= 2);
 }
 
 TEST_CASE("C5.5 pacing is no lack of progress") {

@@ -1,0 +1,85 @@
+#include "coordinator/service/write_order.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace diloco {
+namespace {
+
+// Names.
+constexpr int kUpload = 0, kOther = 0;
+constexpr int kCalls[64] = {};
+
+struct Order {
+  absl::Status Park(int call, uint64_t at, const void* upload = &kUpload) {
+    return order.Park(
+        upload, at, &kCalls[call], [this] { return stands_at; },
+        [this, call] { resumed.push_back(call); });
+  }
+  WriteOrder order;
+  uint64_t stands_at = 0;
+  std::vector<int> resumed;
+};
+
+TEST_CASE("what waits is resumed when its upload has come that far") {
+  Order o;
+  REQUIRE(o.Park(1, 100).ok());
+  REQUIRE(o.Park(2, 200).ok());
+  REQUIRE(o.Park(3, 100, &kOther).ok());
+  o.order.Advance(&kUpload, 99);
+  REQUIRE(o.resumed.empty());
+  o.order.Advance(&kUpload, 100);
+  REQUIRE(o.resumed == std::vector<int>{1});
+  o.order.Advance(&kUpload, 300);
+  REQUIRE(o.resumed == std::vector<int>{1, 2});
+  o.order.Advance(&kOther, 100);
+  REQUIRE(o.resumed == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("an upload that moved before its chunk was parked resumes at once") {
+  Order o;
+  o.stands_at = 100;
+  REQUIRE(o.Park(1, 100).ok());
+  REQUIRE(o.resumed == std::vector<int>{1});
+}
+
+TEST_CASE("a call that ended is not resumed; one that failed resumes all") {
+  Order o;
+  REQUIRE(o.Park(1, 100).ok());
+  REQUIRE(o.Park(2, 200).ok());
+  REQUIRE(o.Park(3, 300).ok());
+  o.order.Drop(&kCalls[2]);
+  o.order.Fail(&kUpload);
+  REQUIRE(o.resumed == std::vector<int>{1, 3});
+}
+
+TEST_CASE("chunks that come too early are bounded, and refused by ABORTED") {
+  Order o;
+  absl::Status status;
+  int parked = 0;
+  for (; parked < 64 && status.ok(); ++parked) {
+    status = o.Park(parked, 1000 + static_cast<uint64_t>(parked));
+  }
+  REQUIRE(status.ok());
+  static constexpr int kOneMore = 0;
+  status = o.order.Park(
+      &kUpload, 7000, &kOneMore, [] { return 0; }, [] {});
+  REQUIRE(status.code() == absl::StatusCode::kAborted);
+  REQUIRE(status.message().find("7000") != absl::string_view::npos);
+}
+
+TEST_CASE("uploads share sixteen streams, and each has one") {
+  WriteOrder order;
+  REQUIRE(order.StreamsForUpload() == 8);
+  for (int i = 0; i < 11; ++i) order.Opened();
+  REQUIRE(order.StreamsForUpload() == 5);
+  for (int i = 0; i < 20; ++i) order.Opened();
+  REQUIRE(order.StreamsForUpload() == 1);
+  for (int i = 0; i < 31; ++i) order.Closed();
+  REQUIRE(order.StreamsForUpload() == 8);
+}
+
+}  // namespace
+}  // namespace diloco

@@ -232,10 +232,9 @@ void Open(Draft& draft, uint32_t fragment) {
         &opened.reason, ", ", lease.worker, " ", lease.steps,
         lease.window_steps > 0 ? ", the rest of its window" : ", which fit");
   }
-  absl::StrAppend(
-      &opened.reason, "; deadline ",
-      absl::ToInt64Seconds(absl::Ceil(plan.deadline, absl::Seconds(1))),
-      " s: ", plan.deadline_reason, WithoutText(opened.skipped));
+  absl::StrAppend(&opened.reason, "; deadline ",
+                  absl::ToDoubleSeconds(plan.deadline),
+                  " s: ", plan.deadline_reason, WithoutText(opened.skipped));
   draft.Say(absl::StrCat("round ", opened.round, " opened: ", opened.reason));
   draft.Add(std::move(opened));
 }

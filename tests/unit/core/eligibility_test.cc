@@ -213,7 +213,7 @@ TEST_CASE("where too few would be left the round makes room for slow workers") {
 TEST_CASE("under late: reject a slow worker gets the steps that fit") {
   CoreRun run;
   run.policy.late = LatePolicy::kReject;
-  run.policy.deadline = absl::Seconds(90);
+  run.policy.deadline = absl::Milliseconds(90'500);
   run.Join("a");
   run.Join("b");
   run.Do(BeatEvent{"a", 5.0});
@@ -223,6 +223,9 @@ TEST_CASE("under late: reject a slow worker gets the steps that fit") {
   run.Fold();
   REQUIRE(run.open_round().leases.at("a").steps == 10);
   REQUIRE(run.open_round().leases.at("b").steps == 2);  // 45 s / 20 s
+  REQUIRE(run.open_round().reason ==
+          "2 workers, 10 steps each, b 2, which fit; deadline 90.5 s: "
+          "sync.deadline");
   REQUIRE(run.open_round().leases.at("b").tokens == 200);
   REQUIRE(run.open_round().late.empty());
 }

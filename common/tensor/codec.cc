@@ -1,4 +1,4 @@
-// The bulk loops of the fixed-size codecs.
+// The bulk loops of the plain codecs, and the choice among all.
 #include "common/tensor/codec.h"
 
 #include <cstring>
@@ -8,7 +8,11 @@
 #endif
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/logging.h"
+#include "common/tensor/codec/e3m0.h"
+#include "common/tensor/codec/int8.h"
+#include "common/tensor/codec/int8_buckets.h"
 #include "common/tensor/cpu_path.h"
 #include "common/tensor/half_math.h"
 
@@ -113,34 +117,62 @@ const char* CodecName(Codec codec) {
       return "fp16";
     case Codec::kBf16:
       return "bf16";
+    case Codec::kInt8:
+      return "int8";
+    case Codec::kInt8Buckets:
+      return "int8_buckets";
+    case Codec::kE3m0:
+      return "e3m0";
   }
   return "unknown";
 }
 
 absl::StatusOr<Codec> ParseCodec(absl::string_view name) {
-  for (Codec codec : {Codec::kFp32, Codec::kFp16, Codec::kBf16}) {
+  for (Codec codec : kCodecs) {
     if (name == CodecName(codec)) return codec;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown codec \"", name, "\": use fp32, fp16 or bf16"));
+      absl::StrCat("unknown codec \"", name, "\": use one of ",
+                   absl::StrJoin(kCodecs, ", ", [](std::string* out, Codec c) {
+                     absl::StrAppend(out, CodecName(c));
+                   })));
 }
 
 absl::StatusOr<Codec> CodecFromId(uint32_t id) {
-  for (Codec codec : {Codec::kFp32, Codec::kFp16, Codec::kBf16}) {
+  for (Codec codec : kCodecs) {
     if (id == static_cast<uint32_t>(codec)) return codec;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown codec id ", id,
-                   ": this build knows 1 (fp32), 2 (fp16) and 3 "
-                   "(bf16)"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown codec id ", id, ": this build knows ",
+      absl::StrJoin(kCodecs, ", ", [](std::string* out, Codec c) {
+        absl::StrAppend(out, static_cast<uint32_t>(c), " (", CodecName(c), ")");
+      })));
+}
+
+bool IsPlain(Codec codec) {
+  return codec == Codec::kFp32 || codec == Codec::kFp16 ||
+         codec == Codec::kBf16;
 }
 
 size_t EncodedBytes(Codec codec, size_t elements) {
-  return elements * (codec == Codec::kFp32 ? 4 : 2);
+  switch (codec) {
+    case Codec::kFp32:
+      return elements * 4;
+    case Codec::kFp16:
+    case Codec::kBf16:
+      return elements * 2;
+    case Codec::kInt8:
+      return int8_codec::EncodedBytes(elements);
+    case Codec::kInt8Buckets:
+      return int8_buckets_codec::EncodedBytes(elements);
+    case Codec::kE3m0:
+      return e3m0_codec::EncodedBytes(elements);
+  }
+  return 0;
 }
 
 void EncodeOnPath(CpuPath path, Codec codec, absl::Span<const float> in,
-                  absl::Span<char> out) {
+                  absl::Span<char> out, const Rounding& rounding) {
   DILOCO_CHECK(out.size() == EncodedBytes(codec, in.size()))
       << out.size() << " bytes for " << in.size() << " values";
   switch (codec) {
@@ -151,6 +183,12 @@ void EncodeOnPath(CpuPath path, Codec codec, absl::Span<const float> in,
       return EncodeFp16Paths[PathIndex(path)](in.data(), in.size(), out.data());
     case Codec::kBf16:
       return EncodeBf16Paths[PathIndex(path)](in.data(), in.size(), out.data());
+    case Codec::kInt8:
+      return int8_codec::Encode(path, in, out, rounding);
+    case Codec::kInt8Buckets:
+      return int8_buckets_codec::Encode(path, in, out);
+    case Codec::kE3m0:
+      return e3m0_codec::Encode(path, in, out, rounding);
   }
 }
 
@@ -168,15 +206,61 @@ void DecodeOnPath(CpuPath path, Codec codec, absl::Span<const char> in,
     case Codec::kBf16:
       return DecodeBf16Paths[PathIndex(path)](in.data(), out.size(),
                                               out.data());
+    case Codec::kInt8:
+      return int8_codec::Decode(path, in, out);
+    case Codec::kInt8Buckets:
+      return int8_buckets_codec::DecodeRange(path, in, 0, out);
+    case Codec::kE3m0:
+      return e3m0_codec::Decode(path, in, out);
   }
 }
 
-void Encode(Codec codec, absl::Span<const float> in, absl::Span<char> out) {
-  EncodeOnPath(BestCpuPath(), codec, in, out);
+void DecodeRangeOnPath(CpuPath path, Codec codec, absl::Span<const char> run,
+                       size_t elements, size_t first, absl::Span<float> out) {
+  DILOCO_CHECK(
+      run.size() == EncodedBytes(codec, elements) && first % kCodecBlock == 0 &&
+      first <= elements && out.size() <= elements - first &&
+      (out.size() % kCodecBlock == 0 || out.size() == elements - first))
+      << out.size() << " values from " << first << " of " << elements;
+  if (codec == Codec::kInt8Buckets) {
+    return int8_buckets_codec::DecodeRange(path, run, first, out);
+  }
+  DecodeOnPath(
+      path, codec,
+      run.subspan(EncodedBytes(codec, first), EncodedBytes(codec, out.size())),
+      out);
+}
+
+std::optional<BadScale> FindBadScale(Codec codec, absl::Span<const char> run,
+                                     size_t elements) {
+  DILOCO_CHECK(run.size() == EncodedBytes(codec, elements));
+  switch (codec) {
+    case Codec::kFp32:
+    case Codec::kFp16:
+    case Codec::kBf16:
+      return std::nullopt;
+    case Codec::kInt8:
+      return int8_codec::FindBadScale(run, elements);
+    case Codec::kInt8Buckets:
+      return int8_buckets_codec::FindBadScale(run);
+    case Codec::kE3m0:
+      return e3m0_codec::FindBadScale(run, elements);
+  }
+  return std::nullopt;
+}
+
+void Encode(Codec codec, absl::Span<const float> in, absl::Span<char> out,
+            const Rounding& rounding) {
+  EncodeOnPath(BestCpuPath(), codec, in, out, rounding);
 }
 
 void Decode(Codec codec, absl::Span<const char> in, absl::Span<float> out) {
   DecodeOnPath(BestCpuPath(), codec, in, out);
+}
+
+void DecodeRange(Codec codec, absl::Span<const char> run, size_t elements,
+                 size_t first, absl::Span<float> out) {
+  DecodeRangeOnPath(BestCpuPath(), codec, run, elements, first, out);
 }
 
 uint16_t Fp16FromFloat(float value) { return half_math::Fp16FromFloat(value); }

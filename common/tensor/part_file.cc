@@ -8,6 +8,7 @@
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
 #include "common/io/crc32c.h"
+#include "common/tensor/error_feedback.h"
 
 namespace diloco {
 namespace {
@@ -23,19 +24,50 @@ Digest DigestOfValues(absl::Span<const float> values) {
   return BlockDigest(AsBytes(values));
 }
 
-PartWriter::PartWriter(WritableFile* file, PartHeader header)
+PartWriter::PartWriter(WritableFile* file, PartHeader header,
+                       PartEncoding encoding)
     : file_(file),
       header_(header),
+      encoding_(encoding),
       prefix_bytes_(PartPrefixBytes(header.elements)),
       next_offset_(prefix_bytes_) {
   DILOCO_CHECK(header.elements >= 1 && header.elements <= kMaxPartElements &&
                header.first_element >= 0 &&
                header.first_element % kFrameElements == 0)
       << "elements " << header.elements << " first " << header.first_element;
+  const size_t residuals = encoding.residual.size();
+  DILOCO_CHECK(
+      (residuals == 0 || residuals == static_cast<size_t>(header.elements)) &&
+      (encoding.error.empty() || encoding.error.size() == residuals))
+      << residuals << " and " << encoding.error.size();
 }
 
 uint64_t PartWriter::file_bytes() const {
   return PartFileBytes(header_.codec, header_.elements);
+}
+
+absl::string_view PartWriter::EncodeFrame(absl::Span<const float> values) {
+  if (header_.codec == Codec::kFp32 && encoding_.residual.empty()) {
+    return AsBytes(values);
+  }
+  const size_t first = frames_.size() * kFrameElements;
+  if (!encoding_.residual.empty()) {
+    corrected_.assign(values.begin(), values.end());
+    AddResidual(encoding_.residual.subspan(first, values.size()),
+                absl::MakeSpan(corrected_));
+    values = corrected_;
+  }
+  buffer_.resize(EncodedBytes(header_.codec, values.size()));
+  Rounding rounding = encoding_.rounding;
+  rounding.stream = frames_.size();
+  Encode(header_.codec, values, absl::MakeSpan(&buffer_[0], buffer_.size()),
+         rounding);
+  if (!encoding_.error.empty()) {
+    decoded_.resize(values.size());
+    Decode(header_.codec, buffer_, absl::MakeSpan(decoded_));
+    KeepError(values, decoded_, encoding_.error.subspan(first, values.size()));
+  }
+  return buffer_;
 }
 
 absl::Status PartWriter::Append(absl::Span<const float> values) {
@@ -44,12 +76,7 @@ absl::Status PartWriter::Append(absl::Span<const float> values) {
   DILOCO_CHECK(static_cast<int64_t>(values.size()) == expected)
       << "frame " << frames_.size() << " has " << values.size()
       << " values, expected " << expected;
-  absl::string_view encoded = AsBytes(values);
-  if (header_.codec != Codec::kFp32) {
-    buffer_.resize(EncodedBytes(header_.codec, values.size()));
-    Encode(header_.codec, values, absl::MakeSpan(&buffer_[0], buffer_.size()));
-    encoded = buffer_;
-  }
+  const absl::string_view encoded = EncodeFrame(values);
   RETURN_IF_ERROR(file_->WriteAt(next_offset_, encoded));
   frames_.push_back(
       {next_offset_, static_cast<uint32_t>(encoded.size()), Crc32c(encoded)});

@@ -72,11 +72,22 @@ absl::StatusOr<PartPrefix> ParsePartPrefix(absl::string_view prefix);
 std::string SerializePartPrefix(const PartHeader& header,
                                 absl::Span<const FrameEntry> frames);
 
-// Writes a part file frame by frame in constant memory (18 MiB); the table is
-// filled in at Finish, which does not sync. One thread.
+// How a PartWriter encodes, for codecs that lose something.
+struct PartEncoding {
+  Rounding rounding;  // Its stream is set to the number of each frame.
+  // Error feedback (error_feedback.h): each empty, or as many as the
+  // header's elements. `residual` is added to the values; what the encoding
+  // lost is left in `error`, which may be the same memory and is empty without
+  // `residual`.
+  absl::Span<const float> residual;
+  absl::Span<float> error;
+};
+
+// Writes a part file frame by frame in constant memory (18 MiB, 20 with error
+// feedback); the table is filled in at Finish, which does not sync. One thread.
 class PartWriter {
  public:
-  PartWriter(WritableFile* file, PartHeader header);
+  PartWriter(WritableFile* file, PartHeader header, PartEncoding encoding = {});
   // The next frame's values: kFrameElements of them, fewer only in the last.
   absl::Status Append(absl::Span<const float> values);
   // Writes header and table and returns the digest of the whole file.
@@ -84,13 +95,16 @@ class PartWriter {
   uint64_t file_bytes() const;
 
  private:
+  absl::string_view EncodeFrame(absl::Span<const float> values);
   void AddToDigest(absl::string_view bytes);
 
   WritableFile* const file_;
   const PartHeader header_;
+  const PartEncoding encoding_;
   const uint64_t prefix_bytes_;
   std::vector<FrameEntry> frames_;
-  std::string buffer_;  // The encoded frame.
+  std::string buffer_;                      // The encoded frame.
+  std::vector<float> corrected_, decoded_;  // With error feedback.
   uint64_t next_offset_;
   // The prefix is known last but hashed first: frame bytes that share a digest
   // block with it (less than a block) are kept until Finish. The bytes behind

@@ -54,7 +54,10 @@ uint64_t PartPrefixBytes(int64_t elements) {
 }
 
 uint64_t PartFileBytes(Codec codec, int64_t elements) {
-  return PartPrefixBytes(elements) + EncodedBytes(codec, elements);
+  const int64_t whole = elements / kFrameElements;
+  return PartPrefixBytes(elements) +
+         whole * EncodedBytes(codec, kFrameElements) +
+         EncodedBytes(codec, elements % kFrameElements);
 }
 
 absl::StatusOr<PartHeader> ParsePartHeader(absl::string_view prefix) {

@@ -22,8 +22,12 @@ struct PartScreen::Impl {
   absl::Status TakePiece(absl::string_view piece);
   absl::Status TakeHeader(absl::string_view piece);
   absl::Status TakeFrame(absl::string_view piece);
+  size_t FrameElements() const;  // Of the next frame.
+  // For messages: an element of the next frame.
+  std::string Where(size_t at) const;
+  absl::Status CheckScales(absl::Span<const char> frame) const;
   // Why a frame with a value that is not finite or too large is refused.
-  absl::Status DescribeBad(absl::string_view piece) const;
+  absl::Status DescribeBad(absl::Span<const char> frame) const;
 
   const Expect expect;
   bool header_seen = false;
@@ -67,25 +71,48 @@ absl::Status PartScreen::Impl::TakeHeader(absl::string_view piece) {
   return absl::OkStatus();
 }
 
-absl::Status PartScreen::Impl::DescribeBad(absl::string_view piece) const {
-  std::vector<float> values(piece.size() / EncodedBytes(expect.codec, 1));
-  Decode(expect.codec, absl::MakeConstSpan(piece.data(), piece.size()),
-         absl::MakeSpan(values));
+size_t PartScreen::Impl::FrameElements() const {
+  const int64_t first = static_cast<int64_t>(next_frame) * kFrameElements;
+  return static_cast<size_t>(std::min(kFrameElements, expect.elements - first));
+}
+
+std::string PartScreen::Impl::Where(size_t at) const {
+  const int64_t element = static_cast<int64_t>(next_frame) * kFrameElements +
+                          static_cast<int64_t>(at);
+  const std::string where =
+      absl::StrCat("element ", element, " of fragment ", expect.fragment);
+  if (expect.layout == nullptr) return where;
+  const FragmentSpec& spec = expect.layout->fragments[expect.fragment];
+  return absl::StrCat(expect.layout->Describe(spec.first + element), " (",
+                      where, ")");
+}
+
+absl::Status PartScreen::Impl::CheckScales(absl::Span<const char> frame) const {
+  const std::optional<BadScale> bad =
+      FindBadScale(expect.codec, frame, FrameElements());
+  if (!bad.has_value()) return absl::OkStatus();
+  const std::string where =
+      expect.codec == Codec::kInt8Buckets
+          ? absl::StrCat("mean ", bad->index, " of frame ", next_frame,
+                         " of fragment ", expect.fragment)
+          : absl::StrCat("the scale of the block at ", Where(bad->index));
+  return absl::InvalidArgumentError(
+      absl::StrCat("part file: ", where, " is ", bad->scale,
+                   "; an update may have finite values of magnitude up to ",
+                   expect.max_magnitude, ", and scales as its codec ",
+                   CodecName(expect.codec), " writes them"));
+}
+
+absl::Status PartScreen::Impl::DescribeBad(absl::Span<const char> frame) const {
+  std::vector<float> values(FrameElements());
+  Decode(expect.codec, frame, absl::MakeSpan(values));
   const int64_t at = FindBeyond(values, expect.max_magnitude);
   DILOCO_CHECK(at >= 0);
-  const int64_t element =
-      static_cast<int64_t>(next_frame) * kFrameElements + at;
-  std::string where =
-      absl::StrCat("element ", element, " of fragment ", expect.fragment);
-  if (expect.layout != nullptr) {
-    const FragmentSpec& spec = expect.layout->fragments[expect.fragment];
-    where = absl::StrCat(expect.layout->Describe(spec.first + element), " (",
-                         where, ")");
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "part file: ", where, " is ", values[static_cast<size_t>(at)],
-      "; an update may have finite values of magnitude up to ",
-      expect.max_magnitude));
+  return absl::InvalidArgumentError(
+      absl::StrCat("part file: ", Where(static_cast<size_t>(at)), " is ",
+                   values[static_cast<size_t>(at)],
+                   "; an update may have finite values of magnitude up to ",
+                   expect.max_magnitude));
 }
 
 absl::Status PartScreen::Impl::TakeFrame(absl::string_view piece) {
@@ -97,12 +124,13 @@ absl::Status PartScreen::Impl::TakeFrame(absl::string_view piece) {
         entry.offset, ") has checksum ", absl::Hex(crc), ", expected ",
         absl::Hex(entry.crc), ": send it again"));
   }
+  const absl::Span<const char> frame(piece.data(), piece.size());
+  RETURN_IF_ERROR(CheckScales(frame));
   ValueScan frame_scan;
-  frame_scan.AddEncoded(expect.codec,
-                        absl::MakeConstSpan(piece.data(), piece.size()));
+  frame_scan.AddEncoded(expect.codec, frame, FrameElements());
   // Also true for NaN.
   if (!(frame_scan.max_abs() <= expect.max_magnitude)) {
-    return DescribeBad(piece);
+    return DescribeBad(frame);
   }
   max_abs = std::max(max_abs, frame_scan.max_abs());
   sum_squares += frame_scan.sum_squares();

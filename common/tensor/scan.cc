@@ -9,7 +9,8 @@ namespace diloco {
 namespace {
 
 constexpr size_t kLanes = 16;
-// Decoded at a time; a multiple of kLanes, and 16 KiB stay in the cache.
+// Decoded at a time; a multiple of kLanes and of the codecs' block, and 16 KiB
+// stay in the cache.
 constexpr size_t kPiece = 4096;
 
 DILOCO_INLINE_BODY void ScanBody(const float* values, size_t n,
@@ -50,15 +51,14 @@ void ValueScan::Add(absl::Span<const float> values) {
   ScanPaths[PathIndex(path_)](values.data(), values.size(), &max_bits_, lanes_);
 }
 
-void ValueScan::AddEncoded(Codec codec, absl::Span<const char> bytes) {
-  const size_t width = EncodedBytes(codec, 1);
+void ValueScan::AddEncoded(Codec codec, absl::Span<const char> run,
+                           size_t elements) {
   float values[kPiece];
-  while (!bytes.empty()) {
-    const size_t n = std::min(kPiece, bytes.size() / width);
-    DecodeOnPath(path_, codec, bytes.first(n * width),
-                 absl::MakeSpan(values, n));
-    Add(absl::MakeConstSpan(values, n));
-    bytes.remove_prefix(n * width);
+  for (size_t first = 0; first < elements; first += kPiece) {
+    const absl::Span<float> piece =
+        absl::MakeSpan(values, std::min(kPiece, elements - first));
+    DecodeRangeOnPath(path_, codec, run, elements, first, piece);
+    Add(piece);
   }
 }
 

@@ -21,7 +21,8 @@ class ValueScan {
   explicit ValueScan(CpuPath path = BestCpuPath()) : path_(path) {}
 
   void Add(absl::Span<const float> values);
-  void AddEncoded(Codec codec, absl::Span<const char> bytes);
+  // A run of `elements` values.
+  void AddEncoded(Codec codec, absl::Span<const char> run, size_t elements);
 
   // Infinity or NaN when a value is.
   float max_abs() const;

@@ -18,6 +18,8 @@ namespace {
 // Elements computed at a time, so that all members' bytes of them stay in the
 // second-level cache between checksum and fold.
 constexpr size_t kStep = 1 << 15;
+// The same where members are decoded first, to four bytes a value of each.
+constexpr size_t kDecodedStep = 1 << 12;
 
 absl::Status CheckHeader(uint32_t fragment, const FoldMember& member,
                          size_t elements) {
@@ -39,7 +41,8 @@ absl::Status CheckMagnitude(const FoldMember& member) {
     ValueScan scan;
     for (int64_t i = 0; i < member.update->frames(); ++i) {
       scan.AddEncoded(member.update->header().codec,
-                      member.update->FrameBytes(i));
+                      member.update->FrameBytes(i),
+                      member.update->FrameElements(i));
     }
     max_abs = scan.max_abs();
   }
@@ -88,7 +91,8 @@ absl::Status CheckDownlink(absl::Span<const FoldMember> members,
   for (const FoldMember& member : members) {
     for (int64_t i = 0; i < member.update->frames(); ++i) {
       updates.AddEncoded(member.update->header().codec,
-                         member.update->FrameBytes(i));
+                         member.update->FrameBytes(i),
+                         member.update->FrameElements(i));
     }
   }
   const double mu = outer.momentum;
@@ -110,38 +114,92 @@ void RoundThrough(Codec codec, absl::Span<float> change) {
   Decode(codec, bytes, change);
 }
 
-// One frame of all members. Verifies their checksums on the way, as a spool may
-// have lain on disk for long since it was accepted. Returns the sum of squares
-// of the mean.
+// The bytes of all members' updates, step by step, as the kernel takes them.
+// Verifies their checksums on the way, as a spool may have lain on disk for
+// long since it was accepted.
+class FrameInputs {
+ public:
+  FrameInputs(absl::Span<const FoldMember> members, int64_t frame)
+      : members_(members),
+        frame_(frame),
+        codec_(members[0].update->header().codec),
+        plain_(IsPlain(codec_)),
+        inputs_(members.size()),
+        crcs_(members.size(), 0) {
+    if (!plain_) decoded_.resize(members.size() * kDecodedStep);
+  }
+
+  size_t step() const { return plain_ ? kStep : kDecodedStep; }
+
+  absl::Span<const FoldInput> Next(size_t first, size_t n) {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      inputs_[i].weight = members_[i].weight;
+      const absl::Span<const char> frame =
+          members_[i].update->FrameBytes(frame_);
+      if (plain_) {
+        inputs_[i].codec = codec_;
+        inputs_[i].bytes =
+            frame.subspan(EncodedBytes(codec_, first), EncodedBytes(codec_, n));
+        Extend(i, inputs_[i].bytes);
+        continue;
+      }
+      if (first == 0) Extend(i, frame);
+      const absl::Span<float> values =
+          absl::MakeSpan(decoded_).subspan(i * kDecodedStep, n);
+      DecodeRange(
+          codec_, frame,
+          static_cast<size_t>(members_[i].update->FrameElements(frame_)), first,
+          values);
+      inputs_[i].codec = Codec::kFp32;
+      inputs_[i].bytes =
+          absl::MakeConstSpan(reinterpret_cast<const char*>(values.data()),
+                              values.size() * sizeof(float));
+    }
+    return inputs_;
+  }
+
+  // Once all steps were taken.
+  absl::Status Check() const {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      RETURN_IF_ERROR(
+          WithContext(members_[i].update->CheckFrame(frame_, crcs_[i]),
+                      members_[i].worker));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void Extend(size_t member, absl::Span<const char> bytes) {
+    crcs_[member] = ExtendCrc32c(crcs_[member],
+                                 absl::string_view(bytes.data(), bytes.size()));
+  }
+
+  const absl::Span<const FoldMember> members_;
+  const int64_t frame_;
+  const Codec codec_;
+  const bool plain_;
+  std::vector<FoldInput> inputs_;
+  std::vector<uint32_t> crcs_;
+  std::vector<float> decoded_;
+};
+
+// One frame of all members. Returns the sum of squares of the mean.
 absl::StatusOr<double> FoldFrame(absl::Span<const FoldMember> members,
                                  int64_t frame, const OuterSettings& outer,
                                  Codec codec_down, absl::Span<float> theta,
                                  absl::Span<float> momentum,
                                  absl::Span<float> change) {
-  const Codec codec = members[0].update->header().codec;
-  std::vector<FoldInput> inputs(members.size());
-  std::vector<uint32_t> crcs(members.size(), 0);
+  FrameInputs inputs(members, frame);
   double sum_squares = 0;
-  for (size_t first = 0; first < change.size(); first += kStep) {
-    const size_t n = std::min(kStep, change.size() - first);
-    for (size_t i = 0; i < members.size(); ++i) {
-      const absl::Span<const char> bytes =
-          members[i].update->FrameBytes(frame).subspan(
-              EncodedBytes(codec, first), EncodedBytes(codec, n));
-      crcs[i] =
-          ExtendCrc32c(crcs[i], absl::string_view(bytes.data(), bytes.size()));
-      inputs[i] = {codec, bytes, members[i].weight};
-    }
+  for (size_t first = 0; first < change.size(); first += inputs.step()) {
+    const size_t n = std::min(inputs.step(), change.size() - first);
     const absl::Span<float> step_change = change.subspan(first, n);
-    sum_squares +=
-        FoldTile(inputs, outer, momentum.subspan(first, n), step_change);
+    sum_squares += FoldTile(inputs.Next(first, n), outer,
+                            momentum.subspan(first, n), step_change);
     if (codec_down != Codec::kFp32) RoundThrough(codec_down, step_change);
     ApplyChange(step_change, theta.subspan(first, n));
   }
-  for (size_t i = 0; i < members.size(); ++i) {
-    RETURN_IF_ERROR(WithContext(members[i].update->CheckFrame(frame, crcs[i]),
-                                members[i].worker));
-  }
+  RETURN_IF_ERROR(inputs.Check());
   return sum_squares;
 }
 

@@ -110,14 +110,9 @@ constexpr Loops kLoops[] = {portable::kLoops};
 #endif
 
 FoldBlocksLoop LoopFor(const Loops& loops, Codec codec) {
-  switch (codec) {
-    case Codec::kFp32:
-      return loops.fold_fp32;
-    case Codec::kFp16:
-      return loops.fold_fp16;
-    case Codec::kBf16:
-      break;
-  }
+  if (codec == Codec::kFp32) return loops.fold_fp32;
+  if (codec == Codec::kFp16) return loops.fold_fp16;
+  DILOCO_CHECK(codec == Codec::kBf16) << CodecName(codec);
   return loops.fold_bf16;
 }
 

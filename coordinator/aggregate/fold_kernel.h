@@ -18,7 +18,7 @@ struct OuterSettings {
 };
 
 struct FoldInput {
-  Codec codec = Codec::kFp16;
+  Codec codec = Codec::kFp16;    // A plain one.
   absl::Span<const char> bytes;  // Encoded values, one per momentum element.
   uint64_t weight = 1;
 };

@@ -24,7 +24,9 @@ MAY_INCLUDE = {
     "common/base": [],
     "common/io": ["common/base"],
     "common/data": ["common/base", "common/io"],
-    "common/tensor": ["common/base", "common/io"],
+    "common/tensor": ["common/base", "common/io", "common/tensor/codec"],
+    # Of the same library: kernels behind the one interface, codec.h.
+    "common/tensor/codec": ["common/base", "common/tensor"],
     "common/model": ["common/base", "common/io", "common/tensor"],
     "common/config": ["common/base", "common/io", "common/tensor",
                       "common/model"],

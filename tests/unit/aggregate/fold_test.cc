@@ -103,6 +103,36 @@ bool Refused(const absl::Status& status, absl::string_view mention) {
          absl::StrContains(status.message(), mention);
 }
 
+TEST_CASE("lossy updates fold as what they decode to, whatever their frames") {
+  for (Codec codec : {Codec::kInt8, Codec::kInt8Buckets, Codec::kE3m0}) {
+    INFO(CodecName(codec));
+    Setup lossy;
+    lossy.Add("a", Values(1), 1, codec);
+    lossy.Add("b", Values(2), 3, codec);
+    const FoldResult result = lossy.Run().value();
+    Setup plain;
+    plain.Add("a", lossy.ReadPart("a"), 1, Codec::kFp32);
+    plain.Add("b", lossy.ReadPart("b"), 3, Codec::kFp32);
+    CHECK(plain.Run().value().digest == result.digest);
+    CHECK(plain.theta == lossy.theta);
+    CHECK(plain.momentum == lossy.momentum);
+    CHECK(lossy.ReadPart("a") != Values(1));
+  }
+}
+
+TEST_CASE("a damaged frame of a lossy update is found and named") {
+  Setup setup;
+  setup.Add("a", Values(1), 1, Codec::kE3m0);
+  REQUIRE(WriteUpdate(&setup.fs, "b", Values(2), Codec::kE3m0, 0).ok());
+  std::string bytes = ReadFile(&setup.fs, "b").value();
+  bytes[bytes.size() - 7] ^= 1;
+  REQUIRE(WriteFileAtomic(&setup.fs, "b", bytes).ok());
+  setup.Open("b");
+  const absl::Status status = setup.Run().status();
+  CHECK(status.code() == absl::StatusCode::kDataLoss);
+  CHECK(absl::StrContains(status.message(), "b: "));
+}
+
 TEST_CASE("a worker that adds the blob's change has the coordinator's digest") {
   for (Codec codec_down : {Codec::kFp32, Codec::kFp16, Codec::kBf16}) {
     Setup setup;

@@ -70,8 +70,8 @@ TEST_CASE(
     field = "train.schedule.shape: this build does not know \"spiral\"";
   }
   SECTION("codec") {
-    wire.set_codec_up("int8");
-    field = "sync.up: this build does not know \"int8\"";
+    wire.set_codec_up("topk2");
+    field = "sync.up: this build does not know \"topk2\"";
   }
   SECTION("late") {
     wire.set_late("discount");

@@ -184,6 +184,13 @@ TEST_CASE("codec names and ids are fixed, unknown ones are refused") {
   CHECK(static_cast<uint32_t>(Codec::kFp32) == 1);
   CHECK(static_cast<uint32_t>(Codec::kFp16) == 2);
   CHECK(static_cast<uint32_t>(Codec::kBf16) == 3);
+  CHECK(static_cast<uint32_t>(Codec::kInt8) == 4);
+  CHECK(static_cast<uint32_t>(Codec::kInt8Buckets) == 5);
+  CHECK(static_cast<uint32_t>(Codec::kE3m0) == 6);
+  for (Codec codec : kCodecs) {
+    CHECK(ParseCodec(CodecName(codec)).value() == codec);
+    CHECK(CodecFromId(static_cast<uint32_t>(codec)).value() == codec);
+  }
   CHECK(ParseCodec("bf16").value() == Codec::kBf16);
   CHECK(CodecFromId(2).value() == Codec::kFp16);
   CHECK(ParseCodec("fp8").status().code() ==

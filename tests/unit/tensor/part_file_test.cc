@@ -24,7 +24,7 @@ TEST_CASE(
   for (int64_t n : {int64_t{1}, int64_t{1000}, kFrameElements,
                     kFrameElements + 1, 5 * kFrameElements + 256}) {
     const std::vector<float> values = Values(n);
-    for (Codec codec : {Codec::kFp32, Codec::kFp16, Codec::kBf16}) {
+    for (Codec codec : kCodecs) {
       FaultFileSystem fs;
       PartHeader header;
       header.codec = codec;
@@ -47,11 +47,7 @@ TEST_CASE(
         REQUIRE(reader->ReadFrame(i, absl::MakeSpan(frame)).ok());
         decoded.insert(decoded.end(), frame.begin(), frame.end());
       }
-      std::string encoded(EncodedBytes(codec, n), '\0');
-      std::vector<float> expected(n);
-      Encode(codec, values, absl::MakeSpan(&encoded[0], encoded.size()));
-      Decode(codec, encoded, absl::MakeSpan(expected));
-      CHECK(decoded == expected);
+      CHECK(decoded == RoundedAsPart(codec, values));
     }
   }
 }
@@ -187,6 +183,75 @@ TEST_CASE("write errors reach the caller") {
         absl::StatusCode::kResourceExhausted);
 }
 
+TEST_CASE("error feedback: what a part lost is in the next one") {
+  const int64_t n = kFrameElements + 700;
+  const std::vector<float> values = Values(n);
+  const auto write = [&](FaultFileSystem* fs, std::vector<float>* residual) {
+    auto file = fs->OpenForWrite("p").value();
+    PartHeader header;
+    header.codec = Codec::kE3m0;
+    header.elements = n;
+    PartWriter writer(file.get(), header,
+                      {{}, *residual, absl::MakeSpan(*residual)});
+    for (int64_t i = 0; i < FrameCount(n); ++i) {
+      REQUIRE(writer
+                  .Append(absl::MakeConstSpan(values).subspan(
+                      i * kFrameElements, kFrameElements))
+                  .ok());
+    }
+    REQUIRE(writer.Finish().ok());
+    auto reader = PartReader::Open(*fs->OpenForRead("p"), "p").value();
+    std::vector<float> read(n);
+    for (int64_t i = 0; i < reader.frames(); ++i) {
+      REQUIRE(reader
+                  .ReadFrame(i, absl::MakeSpan(read).subspan(i * kFrameElements,
+                                                             kFrameElements))
+                  .ok());
+    }
+    return read;
+  };
+  FaultFileSystem fs;
+  std::vector<float> residual(n, 0.0f);
+  const std::vector<float> first = write(&fs, &residual);
+  CHECK(first == RoundedAsPart(Codec::kE3m0, values));
+  const std::vector<float> second = write(&fs, &residual);
+  size_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float all = first[i] + second[i] + residual[i];
+    if (!(std::fabs(all - 2 * values[i]) <= 1e-9f)) ++wrong;
+  }
+  CHECK(wrong == 0);
+  CHECK(first != second);
+}
+
+TEST_CASE("stochastic parts: another seed, other bytes; each frame its own") {
+  const std::vector<float> values(2 * kFrameElements, 0.3f);
+  const auto bytes = [&](uint64_t seed) {
+    FaultFileSystem fs;
+    auto file = fs.OpenForWrite("p").value();
+    PartHeader header;
+    header.codec = Codec::kInt8;
+    header.elements = static_cast<int64_t>(values.size());
+    std::vector<float> graded = values;
+    for (size_t i = 0; i < graded.size(); i += 256) graded[i] = 1;
+    PartWriter writer(file.get(), header, {{true, seed, 0}, {}, {}});
+    for (int64_t i = 0; i < 2; ++i) {
+      REQUIRE(writer
+                  .Append(absl::MakeConstSpan(graded).subspan(
+                      i * kFrameElements, kFrameElements))
+                  .ok());
+    }
+    REQUIRE(writer.Finish().ok());
+    return ReadFile(&fs, "p").value();
+  };
+  const std::string one = bytes(1);
+  CHECK(one == bytes(1));
+  CHECK(one != bytes(2));
+  const size_t frame = EncodedBytes(Codec::kInt8, kFrameElements);
+  CHECK(one.substr(one.size() - 2 * frame, frame) !=
+        one.substr(one.size() - frame));
+}
+
 TEST_CASE("golden part files keep their bytes") {
   // A file of each codec, from integers alone; regenerated only together with
   // a new format number.
@@ -199,7 +264,10 @@ TEST_CASE("golden part files keep their bytes") {
     const char* name;
   } cases[] = {{Codec::kFp32, "part_fp32.bin"},
                {Codec::kFp16, "part_fp16.bin"},
-               {Codec::kBf16, "part_bf16.bin"}};
+               {Codec::kBf16, "part_bf16.bin"},
+               {Codec::kInt8, "part_int8.bin"},
+               {Codec::kInt8Buckets, "part_int8_buckets.bin"},
+               {Codec::kE3m0, "part_e3m0.bin"}};
   for (const auto& c : cases) {
     const std::string path = absl::StrCat(DILOCO_GOLDEN_DIR "/", c.name);
     const std::string bytes = PartBytes(c.codec, values);

@@ -4,8 +4,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/tensor/codec/counter_random.h"
 #include "common/tensor/layout.h"
 #include "common/tensor/part_file.h"
+#include "common/tensor/scan.h"
 #include "tests/support/catch.h"
 #include "tests/unit/tensor/part_test_util.h"
 
@@ -30,13 +32,10 @@ absl::Status FeedAll(PartScreen* screen, absl::string_view bytes,
 
 TEST_CASE("a good update passes; its figures do not depend on the pieces") {
   const std::vector<float> values = Values(kElements);
-  for (Codec codec : {Codec::kFp32, Codec::kFp16}) {
+  for (Codec codec : kCodecs) {
     const std::string bytes = PartBytes(codec, values);
+    const std::vector<float> decoded = RoundedAsPart(codec, values);
     // The rounded values and a plain sum over them.
-    std::vector<float> decoded(values.size());
-    std::string encoded(EncodedBytes(codec, values.size()), '\0');
-    Encode(codec, values, absl::MakeSpan(&encoded[0], encoded.size()));
-    Decode(codec, encoded, absl::MakeSpan(decoded));
     float max_abs = 0;
     long double sum = 0;
     for (float value : decoded) {
@@ -114,6 +113,101 @@ TEST_CASE("C6.6 a finite value beyond what the fold takes is refused") {
   CHECK(absl::StrContains(status.message(),
                           "b.weight[17] (element 262161 of fragment 0) is "
                           "-1e+38"));
+}
+
+TEST_CASE("C6.6 a scale that is no scale is refused with its tensor") {
+  const Layout layout =
+      BuildLayout({{"a.weight", {kFrameElements, 1}}, {"b.weight", {700}}}, 1)
+          .value();
+  const int64_t elements = layout.elements;
+  const auto refused = [&](Codec codec, size_t behind_prefix, uint64_t bits,
+                           int width) {
+    std::string bytes = PartBytes(codec, Values(elements), 0);
+    const size_t frame = ParsePartPrefix(bytes)->frames[1].offset;
+    PutLe(&bytes, frame + behind_prefix, bits, width);
+    FixFrameChecksums(&bytes);
+    PartScreen::Expect expect = {codec, /*fragment=*/0, elements};
+    expect.layout = &layout;
+    PartScreen screen(expect);
+    const absl::Status status = FeedAll(&screen, bytes, 10000);
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  CHECK(absl::StrContains(refused(Codec::kInt8, 258, 0xbf80, 2),
+                          "the scale of the block at b.weight[256] (element "
+                          "262400 of fragment 0) is -1;"));
+  CHECK(absl::StrContains(refused(Codec::kE3m0, 0, 0x7f800000, 4),
+                          "b.weight[0] (element 262144 of fragment 0) is inf"));
+  CHECK(absl::StrContains(refused(Codec::kInt8Buckets, 4 * 9, 0x7fc00000, 4),
+                          "mean 9 of frame 1 of fragment 0 is nan"));
+}
+
+TEST_CASE(
+    "C6.6 values of lossy codecs beyond what the fold takes are refused") {
+  for (Codec codec : {Codec::kInt8, Codec::kInt8Buckets, Codec::kE3m0}) {
+    std::vector<float> values = Values(kElements);
+    PartScreen::Expect expect = Expected(codec);
+    expect.max_magnitude = 0x1p96f;
+    values[kFrameElements + 300] = 0x1p95f;
+    PartScreen good(expect);
+    CHECK(FeedAll(&good, PartBytes(codec, values), 10000).ok());
+    values[kFrameElements + 300] = 0x1p97f;
+    PartScreen screen(expect);
+    const absl::Status status =
+        FeedAll(&screen, PartBytes(codec, values), 10000);
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(absl::StrContains(status.message(), "element 262444"));
+  }
+}
+
+// Random damage with right checksums, so that it reaches what lies behind them:
+// whatever is let through has values that the fold can take.
+TEST_CASE("C6.6 no mutation of an update gets a bad value through") {
+  constexpr int kMutations = 4000;
+  constexpr float kMax = 0x1p96f;
+  counter_random::Key key = counter_random::MakeKey(1, 1);
+  uint32_t drawn = 0;
+  const auto draw = [&](size_t bound) {
+    return counter_random::Bits(key, drawn++) % static_cast<uint32_t>(bound);
+  };
+  int passed = 0, refused = 0;
+  for (Codec codec : kCodecs) {
+    const int64_t elements = 700;
+    const std::string whole = PartBytes(codec, Values(elements));
+    const size_t prefix = PartPrefixBytes(elements);
+    for (int i = 0; i < kMutations; ++i) {
+      std::string bytes = whole;
+      // Scales are few: half of the hits go to the beginning of the frame.
+      for (uint32_t hits = 1 + draw(4); hits > 0; --hits) {
+        const size_t span = draw(2) == 0 ? 8 : bytes.size() - prefix;
+        const size_t at = draw(10) == 0 ? draw(prefix) : prefix + draw(span);
+        bytes[at] = static_cast<char>(draw(256));
+      }
+      if (draw(10) == 0) bytes.resize(draw(bytes.size()));
+      if (draw(20) == 0) bytes += bytes.substr(0, draw(100));
+      if (bytes.size() >= prefix) {
+        FixChecksums(&bytes, 1);
+        FixFrameChecksums(&bytes);
+      }
+      PartScreen::Expect expect = Expected(codec, elements);
+      expect.max_magnitude = kMax;
+      PartScreen screen(expect);
+      if (!FeedAll(&screen, bytes, 1 + draw(300)).ok()) {
+        ++refused;
+        continue;
+      }
+      ++passed;
+      REQUIRE(bytes.size() == whole.size());
+      std::vector<float> values(elements);
+      Decode(codec, absl::MakeConstSpan(bytes).subspan(prefix),
+             absl::MakeSpan(values));
+      REQUIRE(FindBeyond(values, kMax) == -1);
+      REQUIRE(screen.max_abs() <= kMax);
+    }
+  }
+  // Neither is the exception.
+  CHECK(passed > kMutations / 2);
+  CHECK(refused > kMutations / 2);
 }
 
 TEST_CASE("C6.6 denormals and all zero pass") {

@@ -38,6 +38,20 @@ inline absl::StatusOr<Digest> WritePart(FileSystem* fs, const std::string& path,
   return writer.Finish();
 }
 
+// What is left of `values` when they come back from a part: each frame alone is
+// encoded and decoded.
+inline std::vector<float> RoundedAsPart(Codec codec,
+                                        absl::Span<const float> values) {
+  std::vector<float> rounded(values.size());
+  for (size_t i = 0; i < values.size(); i += kFrameElements) {
+    const absl::Span<const float> frame = values.subspan(i, kFrameElements);
+    std::string bytes(EncodedBytes(codec, frame.size()), '\0');
+    Encode(codec, frame, absl::MakeSpan(&bytes[0], bytes.size()));
+    Decode(codec, bytes, absl::MakeSpan(rounded).subspan(i, frame.size()));
+  }
+  return rounded;
+}
+
 // The bytes of such a file.
 inline std::string PartBytes(Codec codec, absl::Span<const float> values,
                              uint32_t fragment = 3) {
@@ -63,6 +77,19 @@ inline void FixChecksums(std::string* bytes, int64_t frames) {
   PutLe(bytes, end,
         Crc32c(absl::string_view(*bytes).substr(kPartHeaderBytes, 16 * frames)),
         4);
+}
+
+// The same of all frames, after a change in them.
+inline void FixFrameChecksums(std::string* bytes) {
+  const auto prefix = ParsePartPrefix(*bytes);
+  if (!prefix.ok()) return;
+  for (size_t i = 0; i < prefix->frames.size(); ++i) {
+    const FrameEntry& entry = prefix->frames[i];
+    PutLe(bytes, kPartHeaderBytes + 16 * i + 12,
+          Crc32c(absl::string_view(*bytes).substr(entry.offset, entry.bytes)),
+          4);
+  }
+  FixChecksums(bytes, static_cast<int64_t>(prefix->frames.size()));
 }
 
 }  // namespace diloco

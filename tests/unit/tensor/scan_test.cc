@@ -20,7 +20,7 @@ TEST_CASE("scan figures are the same bits on every path and in any cut") {
   ValueScan first(CpuPath::kPortable);
   first.Add(values);
   ValueScan first16(CpuPath::kPortable);
-  first16.AddEncoded(Codec::kFp16, fp16);
+  first16.AddEncoded(Codec::kFp16, fp16, values.size());
   CHECK(first.sum_squares() > 0);
   for (CpuPath path : kCpuPaths) {
     if (!CpuHasPath(path)) {
@@ -36,7 +36,7 @@ TEST_CASE("scan figures are the same bits on every path and in any cut") {
     cut.Add(absl::MakeConstSpan(values).subspan(16 * 100));
     CHECK(cut.sum_squares() == first.sum_squares());
     ValueScan encoded(path);
-    encoded.AddEncoded(Codec::kFp16, fp16);
+    encoded.AddEncoded(Codec::kFp16, fp16, values.size());
     CHECK(encoded.sum_squares() == first16.sum_squares());
     CHECK(encoded.max_abs() == first16.max_abs());
   }

@@ -232,6 +232,18 @@ class Checker {
                                             : "sync.interval_first",
             "interval_first and rounds_first go together: set both or none");
     }
+    if (config.sync.error_feedback == ErrorFeedback::kOn &&
+        config.sync.up == Codec::kFp32) {
+      Error("sync.error_feedback",
+            "sync.up fp32 loses nothing: expected auto or off");
+    }
+    if (config.sync.stochastic_rounding && config.sync.up != Codec::kInt8 &&
+        config.sync.up != Codec::kE3m0) {
+      Error("sync.rounding",
+            absl::StrCat("sync.up ", CodecName(config.sync.up),
+                         " always rounds to nearest: expected nearest, or "
+                         "sync.up int8 or e3m0"));
+    }
     if (config.join.wait_for > config.join.max_workers) {
       Error("join.wait_for", absl::StrCat(config.join.wait_for,
                                           " is more than join.max_workers ",
@@ -556,6 +568,12 @@ RunSettings MakeRunSettings(const RunConfig& config, const Layout& layout) {
   settings.fragments = static_cast<uint32_t>(layout.fragments.size());
   settings.codec_up = config.sync.up;
   settings.codec_down = config.sync.down;
+  settings.error_feedback =
+      config.sync.error_feedback == ErrorFeedback::kAuto
+          ? config.sync.up == Codec::kInt8 ||
+                config.sync.up == Codec::kInt8Buckets
+          : config.sync.error_feedback == ErrorFeedback::kOn;
+  settings.stochastic_rounding = config.sync.stochastic_rounding;
   settings.late = config.sync.late;
   settings.join_ramp_steps = config.join.ramp_steps;
   settings.join_probe = config.join.probe;

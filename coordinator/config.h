@@ -28,6 +28,9 @@
 namespace diloco {
 
 enum class Preset { kDiloco, kFedavg };
+// kAuto: for codecs whose published recipes have it, or that none has tried
+// without: not for e3m0.
+enum class ErrorFeedback { kAuto, kOn, kOff };
 enum class OuterRule { kNesterov, kSgd };
 
 // A file whose content belongs to the run: where it lies and its SHA-256.
@@ -66,6 +69,8 @@ struct RunConfig {
     LatePolicy late = LatePolicy::kCarry;
     Weighting weight = Weighting::kTokens;
     Codec up = Codec::kFp16;
+    ErrorFeedback error_feedback = ErrorFeedback::kAuto;
+    bool stochastic_rounding = false;
     Codec down = Codec::kFp32;
   } sync;
 

@@ -1,6 +1,9 @@
 #include "coordinator/config_fields.h"
 
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace diloco {
 namespace {
@@ -210,11 +213,28 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
            {"share", "tokens2_per_step"}),
        .doc = "Weight of an update in the mean.",
        .change = boundary});
+  std::vector<std::pair<std::string, Codec>> codecs;
+  for (Codec codec : kCodecs) codecs.push_back({CodecName(codec), codec});
   table.Add({.path = "sync.up",
-             .value = NotYet(Choice<Codec>(&sync->up, {{"fp16", Codec::kFp16},
-                                                       {"fp32", Codec::kFp32}}),
-                             {"bf16", "int8", "e3m0", "topk2"}),
-             .doc = "Encoding of updates.",
+             .value = NotYet(Choice<Codec>(&sync->up, codecs), {"topk2"}),
+             .doc = "Encoding of updates: bytes a parameter are 4 (fp32), 2 "
+                    "(fp16, bf16), 1.01 (int8), 1 (int8_buckets), 0.52 (e3m0).",
+             .change = boundary});
+  table.Add({.path = "sync.error_feedback",
+             .value = Choice<ErrorFeedback>(&sync->error_feedback,
+                                            {{"auto", ErrorFeedback::kAuto},
+                                             {"on", ErrorFeedback::kOn},
+                                             {"off", ErrorFeedback::kOff}}),
+             .doc = "What the encoding of an update loses goes into the next "
+                    "one; 4 more bytes a parameter in a worker's memory and "
+                    "checkpoint. auto: with int8 and int8_buckets; not with "
+                    "e3m0, whose published recipe has none.",
+             .change = boundary});
+  table.Add({.path = "sync.rounding",
+             .value = Choice<bool>(&sync->stochastic_rounding,
+                                   {{"nearest", false}, {"stochastic", true}}),
+             .doc = "How int8 and e3m0 round; stochastic: the mean over many "
+                    "workers is right, each update has more noise.",
              .change = boundary});
   table.Add(
       {.path = "sync.down",

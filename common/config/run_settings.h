@@ -42,6 +42,9 @@ struct RunSettings {
   uint32_t fragments = 1;
   Codec codec_up = Codec::kFp16;
   Codec codec_down = Codec::kFp32;
+  // What the encoding of an update loses goes into the next one.
+  bool error_feedback = false;
+  bool stochastic_rounding = false;  // Of codec_up; else to nearest.
   LatePolicy late = LatePolicy::kCarry;
   uint32_t join_ramp_steps = 50;
   bool join_probe = false;

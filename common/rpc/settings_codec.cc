@@ -151,6 +151,8 @@ void EncodeRunSettings(const RunSettings& settings, v1::RunSettings* out) {
   out->set_fragments(settings.fragments);
   out->set_codec_up(CodecName(settings.codec_up));
   out->set_codec_down(CodecName(settings.codec_down));
+  out->set_error_feedback(settings.error_feedback);
+  out->set_stochastic_rounding(settings.stochastic_rounding);
   out->set_late(NameOf(kLates, settings.late));
   out->set_join_ramp_steps(settings.join_ramp_steps);
   out->set_join_probe(settings.join_probe);
@@ -170,6 +172,8 @@ absl::StatusOr<RunSettings> DecodeRunSettings(const v1::RunSettings& in) {
                    DecodeCodecName("sync.up", in.codec_up()));
   ASSIGN_OR_RETURN(settings.codec_down,
                    DecodeCodecName("sync.down", in.codec_down()));
+  settings.error_feedback = in.error_feedback();
+  settings.stochastic_rounding = in.stochastic_rounding();
   ASSIGN_OR_RETURN(settings.late, ValueOf(kLates, "sync.late", in.late()));
   settings.join_ramp_steps = in.join_ramp_steps();
   settings.join_probe = in.join_probe();

@@ -1,6 +1,7 @@
 #include "tests/sim/plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -205,7 +206,9 @@ Plan DrawPlan(const SimOptions& options) {
   policy.late = stream.Chance(0.75) ? LatePolicy::kCarry : LatePolicy::kReject;
   policy.weighting =
       stream.Chance(0.75) ? Weighting::kTokens : Weighting::kUniform;
-  policy.codec_up = stream.Chance(0.5) ? Codec::kFp16 : Codec::kFp32;
+  constexpr Codec kDrawn[] = {Codec::kFp16, Codec::kFp32, Codec::kFp16,
+                              Codec::kInt8, Codec::kE3m0, Codec::kInt8Buckets};
+  policy.codec_up = kDrawn[stream.Below(std::size(kDrawn))];
   policy.nesterov = stream.Chance(0.75);
   policy.outer_lr = 0.7;
   policy.outer_momentum = stream.Chance(0.75) ? 0.9 : 0;

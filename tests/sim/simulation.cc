@@ -111,6 +111,8 @@ Simulation::Simulation(const SimOptions& options, const Plan& plan, Trace trace)
   settings_.join_ramp_steps = 3;
   settings_.join_probe = true;
   settings_.codec_up = plan.policy.codec_up;
+  settings_.error_feedback = !IsPlain(plan.policy.codec_up);
+  settings_.stochastic_rounding = plan.policy.codec_up == Codec::kE3m0;
   settings_.late = plan.policy.late;
   layout_ = *BuildLayout(ModelTensors(settings_.model), 1);
   settings_.layout_digest = layout_.ComputeDigest();

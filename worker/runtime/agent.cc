@@ -178,7 +178,7 @@ absl::Status Agent::Loop() {
         status = Pull(action.version);
         break;
       case Kind::kCatchUp:
-        if (action.carry) status = Settle();
+        if (action.carry || residual_.pending()) status = Settle();
         if (!status.ok()) break;
         Report("downloading");
         status =
@@ -194,7 +194,7 @@ absl::Status Agent::Loop() {
         status = EvaluateSlice(*view, action.slice);
         break;
       case Kind::kBegin:
-        if (action.carry) status = Settle();
+        if (action.carry || residual_.pending()) status = Settle();
         if (status.ok()) {
           status =
               Begin(view->leases[0], action.carry && !local_.window.delivered);
@@ -244,7 +244,7 @@ absl::Status Agent::Begin(const RunView::Lease& lease, bool carry) {
   }
   BeginWindow(local_, {lease.round, lease.base_version, lease.steps, false, 0},
               carry);
-  spooled_.reset();
+  ForgetSpooled();
   window_seconds_ = 0;
   window_timed_ = 0;
   return absl::OkStatus();

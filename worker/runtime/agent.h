@@ -28,6 +28,7 @@
 #include "worker/transport/coordinator_port.h"
 #include "worker/update/checkpoint.h"
 #include "worker/update/identity.h"
+#include "worker/update/residual.h"
 
 namespace diloco {
 
@@ -143,13 +144,18 @@ class Agent {
   absl::Status TrainStep(const RunView::Lease& lease);
   absl::Status Submit(const RunView::Lease& lease);
   absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);
+  PartEncoding MakeEncoding(const SpooledUpdate& spooled, size_t elements);
   absl::Status Deliver(const SpooledUpdate& spooled, uint64_t guard_version);
+  void GiveBackRefused(const SpooledUpdate& spooled);
+  // The update that was under way is not any more.
+  void ForgetSpooled();
   absl::Status Settle();
   absl::Status WriteCheckpoint();
   // When one is due or was asked for.
   absl::Status SaveInBackground();
   CheckpointHeader MakeHeader() const;
   absl::StatusOr<std::vector<NamedBuffer>> ExportBuffers();
+  absl::Status ImportBuffers(absl::Span<const NamedBuffer> buffers);
   void Report(const std::string& state);
 
   const AgentOptions options_;
@@ -170,6 +176,7 @@ class Agent {
 
   LocalState local_;
   std::optional<SpooledUpdate> spooled_;
+  Residual residual_;
   uint64_t cursor_ = 0;
   uint64_t inner_steps_ = 0;
   uint32_t ramp_left_ = 0;

@@ -1,5 +1,6 @@
 // From a finished window to a receipt: take, encode, spool, upload.
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,27 @@ bool HasDigest(FileSystem* fs, const std::string& path, const Digest& digest) {
 }
 
 }  // namespace
+
+PartEncoding Agent::MakeEncoding(const SpooledUpdate& spooled,
+                                 size_t elements) {
+  const RunSettings& settings = joined_.settings;
+  Rounding rounding;
+  rounding.stochastic = settings.stochastic_rounding;
+  // Another one for each update, and the same when it is encoded again.
+  const Digest digest = Sha256(
+      absl::StrCat(settings.seed, " ", options_.worker, " ", spooled.round));
+  std::memcpy(&rounding.seed, digest.bytes.data(), sizeof(rounding.seed));
+  return residual_.Begin(settings.error_feedback, elements, rounding);
+}
+
+void Agent::ForgetSpooled() {
+  if (spooled_.has_value()) {
+    residual_.Lost();
+  } else {
+    residual_.Late();  // Its file was not finished: nothing was sent.
+  }
+  spooled_.reset();
+}
 
 absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
   const Window& window = local_.window;
@@ -44,8 +66,9 @@ absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
     RETURN_IF_ERROR(file->Truncate(0));
     ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
                      trainer_->Take(lease.fragment));
-    PartWriter writer(file.get(),
-                      {spooled.codec, lease.fragment, 0, spec.elements});
+    PartWriter writer(
+        file.get(), {spooled.codec, lease.fragment, 0, spec.elements},
+        MakeEncoding(spooled, static_cast<size_t>(spec.elements)));
     RETURN_IF_ERROR(trainer_->Encode(ticket, writer));
     ASSIGN_OR_RETURN(spooled.digest, writer.Finish());
     RETURN_IF_ERROR(file->Sync());
@@ -126,6 +149,7 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
   switch (outcome->kind) {
     case UploadOutcome::Kind::kAccepted:
       local_.window.delivered = true;
+      residual_.Accepted();
       metrics_.rounds->Increment();
       break;
     case UploadOutcome::Kind::kRefused:
@@ -133,14 +157,34 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
                         << spooled.round << " worker=" << options_.worker
                         << " reason=\"" << outcome->reason << "\"";
       local_.window.delivered = true;
+      GiveBackRefused(spooled);
       break;
     case UploadOutcome::Kind::kLate:
+      // The work is carried on, and encoded again with what came after it.
+      residual_.Late();
       DILOCO_LOG(WARNING) << "the update came too late round=" << spooled.round
                           << " worker=" << options_.worker << " reason=\""
                           << outcome->reason << "\"";
       break;
   }
   return absl::OkStatus();
+}
+
+void Agent::GiveBackRefused(const SpooledUpdate& spooled) {
+  const std::string path = JoinPath(options_.scratch, spooled.file);
+  const auto give_back = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file,
+                     options_.fs->OpenForRead(path));
+    ASSIGN_OR_RETURN(const PartReader reader,
+                     PartReader::Open(std::move(file), path));
+    return residual_.Refused(reader);
+  };
+  const absl::Status status = give_back();
+  if (status.ok()) return;
+  residual_.Late();
+  DILOCO_LOG(ERROR) << "the refused update cannot be read back round="
+                    << spooled.round << " worker=" << options_.worker
+                    << " error=\"" << status.message() << "\"";
 }
 
 CheckpointHeader Agent::MakeHeader() const {
@@ -175,7 +219,16 @@ absl::StatusOr<std::vector<NamedBuffer>> Agent::ExportBuffers() {
                            std::vector<float>(values.begin(), values.end())});
         return absl::OkStatus();
       }));
+  residual_.Export(&buffers);
   return buffers;
+}
+
+absl::Status Agent::ImportBuffers(absl::Span<const NamedBuffer> buffers) {
+  for (const NamedBuffer& buffer : buffers) {
+    if (residual_.Import(buffer)) continue;
+    RETURN_IF_ERROR(trainer_->ImportState(buffer.first, buffer.second));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Agent::WriteCheckpoint() {

@@ -186,6 +186,7 @@ void Agent::DropHeld() {
   }
   restored_.reset();
   spooled_.reset();
+  residual_.Clear();
   local_ = LocalState{};
   held_digest_.reset();
   progress_.version = 0;
@@ -211,9 +212,7 @@ absl::Status Agent::RestoreCheckpoint() {
                      " holds a checkpoint of another model; remove it to join "
                      "afresh"));
   }
-  for (const NamedBuffer& buffer : restored_->buffers) {
-    RETURN_IF_ERROR(trainer_->ImportState(buffer.first, buffer.second));
-  }
+  RETURN_IF_ERROR(ImportBuffers(restored_->buffers));
   trainer_->set_optimizer_steps(header.optimizer_steps);
   local_ = header.local;
   cursor_ = header.data_cursor;

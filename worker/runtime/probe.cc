@@ -29,9 +29,7 @@ absl::StatusOr<double> Agent::TimeSteps() {
     // The first one warms caches and reserves memory.
     if (i > 0) taken += options_.clock->Now() - begin;
   }
-  for (const NamedBuffer& buffer : before) {
-    RETURN_IF_ERROR(trainer_->ImportState(buffer.first, buffer.second));
-  }
+  RETURN_IF_ERROR(ImportBuffers(before));
   trainer_->set_optimizer_steps(optimizer_steps);
   return absl::ToDoubleSeconds(taken) / (kTimedSteps - 1);
 }

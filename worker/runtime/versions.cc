@@ -83,7 +83,7 @@ absl::Status Agent::CatchUp(uint64_t version, bool carry) {
   ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
                    options_.port->Resolve(0, *local_.version));
   const absl::Status applied = ApplyFiles(files, carry);
-  spooled_.reset();
+  ForgetSpooled();
   if (absl::IsDataLoss(applied)) {
     // The copy in memory, or what came over the wire, is damaged; the loop
     // pulls it afresh.
@@ -108,7 +108,7 @@ void Agent::Alarm(uint64_t version, const std::string& why) {
   link_->BeatNow();
   local_.version.reset();
   local_.window = Window{};
-  spooled_.reset();
+  ForgetSpooled();
 }
 
 absl::StatusOr<LossSum> Agent::EvaluateWindows(const RunView::Eval& eval) {

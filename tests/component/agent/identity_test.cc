@@ -158,5 +158,66 @@ TEST_CASE("C7.3 the optimiser's state survives a restart, and it matters") {
   REQUIRE(run(true, true) != whole);
 }
 
+TEST_CASE("C7.3 error feedback survives a restart, and it matters") {
+  // The only worker crashes while it delivers its third update, and what it has
+  // in its scratch directory is as it was then.
+  const auto run = [](Codec codec, bool feedback, bool crash,
+                      LatePolicy late = LatePolicy::kCarry) {
+    Fixture fixture(1);
+    fixture.policy.codec_up = fixture.settings.codec_up = codec;
+    fixture.policy.late = fixture.settings.late = late;
+    fixture.settings.error_feedback = feedback;
+    fixture.settings.stochastic_rounding = codec == Codec::kE3m0;
+    fixture.StartCoordinator();
+    auto worker = std::make_unique<Worker>(fixture, 0);
+    if (crash) {
+      worker->options.stop_requested = [worker = worker.get()] {
+        if (worker->port.offers().size() < 3) return false;
+        worker->port.set_cut(true);
+        return true;
+      };
+      worker->Start();
+      worker->Join();
+      worker = std::make_unique<Worker>(fixture, 0);
+    }
+    worker->Start();
+    worker->Join();
+    INFO(worker->status.ToString());
+    REQUIRE(worker->status.ok());
+    REQUIRE(fixture.Status().fragments[0].version == 6);
+    return fixture.Status().fragments[0].digest;
+  };
+  for (Codec codec : {Codec::kInt8, Codec::kInt8Buckets, Codec::kE3m0}) {
+    INFO(CodecName(codec));
+    const Digest whole = run(codec, true, false);
+    CHECK(run(codec, true, true) == whole);
+    CHECK(run(codec, true, true, LatePolicy::kReject) == whole);
+    const Digest without = run(codec, false, false);
+    CHECK(run(codec, false, true) == without);
+    // This trainer's updates have so few values that buckets lose nothing.
+    if (codec != Codec::kInt8Buckets) CHECK(without != whole);
+  }
+}
+
+TEST_CASE("a refused update does not get those after it refused") {
+  Fixture fixture(1);
+  fixture.policy.codec_up = fixture.settings.codec_up = Codec::kInt8;
+  fixture.settings.error_feedback = true;
+  fixture.policy.deadline = absl::Milliseconds(500);
+  fixture.policy.short_round = ShortRound::kVoid;
+  fixture.StartCoordinator();
+  Worker worker(fixture, 0);
+  worker.prepare = [](FakeTrainer& trainer) {
+    trainer.UsePlainSgd();  // The optimiser's state does not keep the spike.
+    trainer.SpikeAtStep(8, 0x1p110f);
+  };
+  worker.Start();
+  worker.Join();
+  INFO(worker.status.ToString());
+  REQUIRE(worker.status.ok());
+  CHECK(fixture.UpdatesAre("refused", 1));
+  REQUIRE(fixture.Status().fragments[0].version == 6);
+}
+
 }  // namespace
 }  // namespace diloco

@@ -90,6 +90,33 @@ TEST_CASE("presets set defaults that keys override") {
   CHECK(c.outer.momentum == 0.0);
 }
 
+TEST_CASE("codecs of updates, their error feedback and rounding") {
+  const auto settings = [](const char* sync) {
+    const RunConfig c = Good(absl::StrCat(kRunBase, "sync: {", sync, "}\n"));
+    CHECK(MakePolicy(c).codec_up == c.sync.up);
+    return MakeRunSettings(c, *BuildLayout(ModelTensors(c.model), 1));
+  };
+  for (Codec codec : kCodecs) {
+    const RunSettings s =
+        settings(absl::StrCat("up: ", CodecName(codec)).c_str());
+    CHECK(s.codec_up == codec);
+    CHECK(s.error_feedback ==
+          (codec == Codec::kInt8 || codec == Codec::kInt8Buckets));
+    CHECK_FALSE(s.stochastic_rounding);
+  }
+  CHECK(settings("up: e3m0, error_feedback: on").error_feedback);
+  CHECK(settings("up: fp16, error_feedback: on").error_feedback);
+  CHECK_FALSE(settings("up: int8, error_feedback: off").error_feedback);
+  CHECK(settings("up: e3m0, rounding: stochastic").stochastic_rounding);
+  for (const char* sync :
+       {"up: fp32, error_feedback: on", "rounding: stochastic",
+        "up: int8_buckets, rounding: stochastic", "error_feedback: 1",
+        "rounding: up"}) {
+    INFO(sync);
+    CHECK_FALSE(Parse(absl::StrCat(kRunBase, "sync: {", sync, "}\n")).ok());
+  }
+}
+
 TEST_CASE("what this build does not have is refused by name") {
   struct Case {
     const char* line;
@@ -104,7 +131,7 @@ TEST_CASE("what this build does not have is refused by name") {
       {"sync: {preset: eager}", "not available yet"},
       {"sync: {preset: dilico}", "one of diloco, fedavg"},
       {"sync: {quorum: 0.9}", "expected all"},
-      {"sync: {up: int8}", "not available yet"},
+      {"sync: {up: topk2}", "not available yet"},
       {"sync: {down: fp16}", "not available yet"},
       {"sync: {late: discount}", "not available yet"},
       {"sync: {fragments: 2}", "from 1 to 1"},
@@ -395,9 +422,10 @@ TEST_CASE("each setting of the run moves the digest, local ones do not") {
   const Digest base = SettingsDigest(Good(kRunBase));
   for (const char* line :
        {"sync: {interval: 99}", "outer: {lr: 0.6}", "outer: {momentum: 0.8}",
-        "sync: {up: fp32}", "sync: {weight: uniform}", "sync: {late: reject}",
-        "sync: {deadline: 5m}", "join: {ramp_steps: 3}", "join: {wait_for: 2}",
-        "guard: {eval_rise: 0.1}"}) {
+        "sync: {up: fp32}", "sync: {error_feedback: on}",
+        "sync: {up: e3m0, rounding: stochastic}", "sync: {weight: uniform}",
+        "sync: {late: reject}", "sync: {deadline: 5m}", "join: {ramp_steps: 3}",
+        "join: {wait_for: 2}", "guard: {eval_rise: 0.1}"}) {
     INFO(line);
     CHECK(SettingsDigest(Good(absl::StrCat(kRunBase, line, "\n"))) != base);
   }

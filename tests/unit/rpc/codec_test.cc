@@ -44,6 +44,8 @@ RunSettings Sample() {
   settings.train.max_skipped_steps = 3;
   settings.codec_up = Codec::kFp32;
   settings.codec_down = Codec::kFp16;
+  settings.error_feedback = true;
+  settings.stochastic_rounding = true;
   settings.late = LatePolicy::kReject;
   settings.join_ramp_steps = 7;
   settings.join_probe = true;

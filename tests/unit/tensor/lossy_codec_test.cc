@@ -1,15 +1,15 @@
 // The codecs with scales: int8, int8 with bucket means, E3M0. Formulas by hand,
-// every path of this CPU against digests, and what they do to odd values.
+// and what they do to odd values.
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
 
-#include "common/io/digest.h"
 #include "common/tensor/codec.h"
 #include "common/tensor/codec/counter_random.h"
 #include "common/tensor/codec/int8_buckets.h"
 #include "tests/support/catch.h"
+#include "tests/unit/tensor/codec_test_util.h"
 #include "tests/unit/tensor/part_test_util.h"
 
 namespace diloco {
@@ -19,40 +19,9 @@ constexpr Codec kLossy[] = {Codec::kInt8, Codec::kInt8Buckets, Codec::kE3m0};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::string Encoded(Codec codec, const std::vector<float>& values,
-                    const Rounding& rounding = {},
-                    CpuPath path = BestCpuPath()) {
-  std::string bytes(EncodedBytes(codec, values.size()), '\x55');
-  EncodeOnPath(path, codec, values, absl::MakeSpan(&bytes[0], bytes.size()),
-               rounding);
-  return bytes;
-}
-
-std::vector<float> Decoded(Codec codec, const std::string& bytes, size_t n,
-                           CpuPath path = BestCpuPath()) {
-  std::vector<float> values(n);
-  DecodeOnPath(path, codec, bytes, absl::MakeSpan(values));
-  return values;
-}
-
 std::vector<float> RoundTrip(Codec codec, const std::vector<float>& values,
                              const Rounding& rounding = {}) {
   return Decoded(codec, Encoded(codec, values, rounding), values.size());
-}
-
-// Sums of four uniform values, of many magnitudes from block to block.
-std::vector<float> Bells(size_t n, uint64_t seed = 1) {
-  std::vector<float> values(n);
-  const counter_random::Key key = counter_random::MakeKey(seed, 0);
-  for (size_t i = 0; i < n; ++i) {
-    float sum = -2;
-    for (uint32_t k = 0; k < 4; ++k) {
-      const auto at = static_cast<uint32_t>(4 * i + k);
-      sum += static_cast<float>(counter_random::Bits(key, at) >> 8) * 0x1p-24f;
-    }
-    values[i] = std::ldexp(sum, -static_cast<int>(i / 256 % 20));
-  }
-  return values;
 }
 
 float MaxAbs(const std::vector<float>& values, size_t first) {
@@ -61,14 +30,6 @@ float MaxAbs(const std::vector<float>& values, size_t first) {
     max = std::max(max, std::fabs(values[i]));
   }
   return max;
-}
-
-std::string BytesDigest(const std::string& bytes) {
-  return BlockDigest(bytes).ToHex().substr(0, 16);
-}
-
-std::string ValuesDigest(const std::vector<float>& values) {
-  return DigestOfValues(values).ToHex().substr(0, 16);
 }
 
 TEST_CASE("sizes: int8 at least 3.95 times, E3M0 7.7 times smaller than fp32") {
@@ -333,54 +294,6 @@ TEST_CASE("random bits depend on seed, stream and index alone") {
     for (int b = 0; b < 32; ++b) ones[b] += word >> b & 1;
   }
   for (int count : ones) CHECK(std::abs(count - (1 << 15)) < 5 * 128);
-}
-
-TEST_CASE("every path gives the same bits, which do not change") {
-  // A run with a part of a block, denormals and a block of zeros in it.
-  std::vector<float> values = Bells((1 << 16) + 77);
-  for (size_t i = 512; i < 768; ++i) values[i] = 0;
-  for (size_t i = 1024; i < 1056; ++i) values[i] *= 0x1p-120f;
-  const struct {
-    Codec codec;
-    bool stochastic;
-    const char* encoded;
-    const char* decoded;
-  } cases[] = {
-      {Codec::kInt8, false, "2f62f19376f0f141", "5a77cd9ea6fc18b7"},
-      {Codec::kInt8, true, "9cc423d11b502579", "61fd69b16bcc780b"},
-      {Codec::kInt8Buckets, false, "76f2c585e8955833", "4d5dad19d3c93bcd"},
-      {Codec::kE3m0, false, "7ebc4d7f7b285729", "fff7233489378160"},
-      {Codec::kE3m0, true, "e7c1db6c57cd9069", "a7caeee016352c03"},
-  };
-  for (CpuPath path : kCpuPaths) {
-    if (!CpuHasPath(path)) {
-      WARN("this CPU lacks " << CpuPathName(path) << ": not tested here");
-      continue;
-    }
-    for (const auto& c : cases) {
-      INFO(CpuPathName(path)
-           << " " << CodecName(c.codec) << " stochastic " << c.stochastic);
-      const std::string bytes =
-          Encoded(c.codec, values, {c.stochastic, 11, 12}, path);
-      CHECK(BytesDigest(bytes) == c.encoded);
-      const std::vector<float> decoded =
-          Decoded(c.codec, bytes, values.size(), path);
-      CHECK(ValuesDigest(decoded) == c.decoded);
-      // At any alignment, and in ranges.
-      std::string shifted = "x" + bytes;
-      std::vector<float> again(values.size());
-      DecodeOnPath(path, c.codec, absl::MakeConstSpan(shifted).subspan(1),
-                   absl::MakeSpan(again));
-      CHECK(again == decoded);
-      for (size_t first = 0; first < again.size(); first += 1024) {
-        const absl::Span<float> range =
-            absl::MakeSpan(again).subspan(first, 1024);
-        for (float& value : range) value = -1;
-        DecodeRangeOnPath(path, c.codec, bytes, values.size(), first, range);
-      }
-      CHECK(again == decoded);
-    }
-  }
 }
 
 TEST_CASE("any bytes decode on every path alike, reading nothing outside") {

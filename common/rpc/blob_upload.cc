@@ -268,9 +268,13 @@ class Uploader {
   void AdaptChunk(absl::Duration took, uint64_t carried) {
     if (took < kChunkTime / 2) chunk_bytes_ *= 2;
     if (took > kChunkTime) chunk_bytes_ /= 2;
+    uint64_t limit = carried / kChunkShare;
+    if (options_.up != nullptr) {
+      limit = std::min(limit, options_.up->MaxPiece());
+    }
     chunk_bytes_ =
-        std::clamp(std::min(chunk_bytes_, carried / kChunkShare),
-                   options_.min_chunk_bytes, options_.max_chunk_bytes);
+        std::clamp(std::min(chunk_bytes_, limit), options_.min_chunk_bytes,
+                   options_.max_chunk_bytes);
   }
 
   template <typename Request>

@@ -89,8 +89,20 @@ void Line::Measure(Instant now) {
 }
 
 absl::Duration Line::Take(uint64_t bytes) {
-  const absl::Duration paced = bucket_.Take(bytes);
-  return limit_ == nullptr ? paced : std::max(paced, limit_->Take(bytes));
+  absl::Duration pause = bucket_.Take(bytes);
+  if (limit_ != nullptr) pause = std::max(pause, limit_->Take(bytes));
+  if (pause > absl::ZeroDuration()) {
+    MutexLock lock(&mu_);
+    full_at_.reset();
+  }
+  return pause;
+}
+
+uint64_t Line::MaxPiece() const {
+  MutexLock lock(&mu_);
+  return pace_ == 0
+             ? ~0ull
+             : static_cast<uint64_t>(pace_ * absl::ToDoubleSeconds(kLate) / 2);
 }
 
 int Line::connections() const {

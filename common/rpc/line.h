@@ -47,10 +47,13 @@ class Line {
   void Start();
   // `bytes` passed, after the transfer had waited so long: for room when
   // sending, for data when receiving. What passes between two waits is what the
-  // line carries.
+  // line carries, unless the sender was told to pause in between.
   void Passed(uint64_t bytes, absl::Duration waited);
   // How long to pause before `bytes` more.
   absl::Duration Take(uint64_t bytes);
+  // What should be sent at a time: while bulk is paced, no more than a call can
+  // wait behind.
+  uint64_t MaxPiece() const;
 
   // How many a transfer should have, and has or had last.
   int connections() const;

@@ -42,7 +42,7 @@ class SlowLine(unittest.TestCase):
     @unittest.skipUnless(os.environ.get("DILOCO_E2E_LONG"), "long")
     def test_25M_parameters_over_10_Mbit_never_lose_a_worker(self):
         change = {"model": {"hidden": 512, "heads": 8, "ffn": 1376,
-                            "vocab": 24000},
+                            "vocab": 36864},
                   "sync": {"interval": 2, "up": "fp16", "deadline": "20m"},
                   "train": {"tokens": 2 * 2 * 2 * harness.BATCH_TOKENS},
                   "join": {"lease": "30s"}}

@@ -77,13 +77,29 @@ TEST_CASE("a late answer paces bulk at nine tenths of what was measured") {
   REQUIRE(line.pace() == 0);
   line.NoteRoundTrip(absl::Milliseconds(120));
   REQUIRE(line.pace() == Approx(0.9 * kMega));
+  REQUIRE(line.MaxPiece() == 45'000);
   line.Take(900'000);
   REQUIRE(absl::ToDoubleSeconds(line.Take(900'000)) == Approx(0.75));
+  // What passes at the pace says nothing about the line.
+  for (int i = 0; i < 20; ++i) {
+    Carry(&clock, &line, 0.5 * kMega, 0.1);
+    REQUIRE(line.Take(100'000) > absl::ZeroDuration());
+  }
+  REQUIRE(line.bytes_per_second() == Approx(1 * kMega));
+  line.NoteRoundTrip(absl::Milliseconds(500));
+  REQUIRE(line.pace() == Approx(0.9 * kMega));
+  // A line that has become slower than the pace does.
+  clock.Advance(absl::Seconds(10));
+  Carry(&clock, &line, 0.5 * kMega, 1);
+  REQUIRE(line.bytes_per_second() == Approx(0.5 * kMega));
+  line.NoteRoundTrip(absl::Milliseconds(500));
+  REQUIRE(line.pace() == Approx(0.45 * kMega));
   // Those on time let it have more, until it is as before.
   line.NoteRoundTrip(absl::Milliseconds(30));
-  REQUIRE(line.pace() == Approx(1.125 * kMega));
+  REQUIRE(line.pace() == Approx(0.5625 * kMega));
   for (int i = 0; i < 5; ++i) line.NoteRoundTrip(absl::Milliseconds(30));
   REQUIRE(line.pace() == 0);
+  REQUIRE(line.MaxPiece() > 1 << 20);
 }
 
 TEST_CASE("a fast line is not paced, and bulk.max_rate holds besides") {

@@ -56,7 +56,7 @@ FAULTS = [
           "open.leases.at(update->worker).tokens);",
           "update->value.tokens;", "unit_core", "component_coordinator"),
     fault("a rotten frame is folded", "coordinator/aggregate/fold.cc",
-          "members[i].update->CheckFrame(frame, crcs[i])",
+          "members_[i].update->CheckFrame(frame_, crcs_[i])",
           "absl::OkStatus()", "unit_aggregate", "component_coordinator"),
     # Durability.
     fault("an update's receipt without its fsync",
@@ -139,7 +139,7 @@ FAULTS = [
     fault("a receipt that got lost lets work count twice",
           "worker/runtime/agent.cc",
           "      case Kind::kCatchUp:\n"
-          "        if (action.carry) status = Settle();",
+          "        if (action.carry || residual_.pending()) status = Settle();",
           "      case Kind::kCatchUp:", "component_agent"),
     fault("a worker takes the published digest for that of its own copy",
           "worker/runtime/versions.cc",
@@ -163,9 +163,8 @@ FAULTS = [
           "component_agent"),
     fault("a probe leaves its steps in the optimiser",
           "worker/runtime/probe.cc",
-          "    RETURN_IF_ERROR(trainer_->ImportState(buffer.first, "
-          "buffer.second));\n",
-          "    (void)buffer;\n", "component_agent"),
+          "  RETURN_IF_ERROR(ImportBuffers(before));\n",
+          "  (void)before;\n", "component_agent"),
     fault("any loss passes the probe", "coordinator/core/decide_probe.cc",
           "constexpr double kTolerance = 0.01;",
           "constexpr double kTolerance = 100;", "unit_core"),

@@ -114,6 +114,13 @@ FAULTS = [
           "coordinator/service/blob_write.cc",
           "    if (crc != chunk.crc32c()) {", "    if (false) {",
           "component_service"),
+    fault("a transfer that stood still goes on over the dead connection",
+          "common/rpc/blob_upload.cc",
+          "    if (absl::IsDeadlineExceeded(status)) connections_->Renew();\n",
+          "", "component_service"),
+    fault("a late beat does not slow bulk down", "common/rpc/line.cc",
+          "    SetPace(rate_ < kFastLine ? kShare * rate_ : 0);", "    SetPace(0);",
+          "unit_rpc"),
     # Who may speak, and what is said twice.
     fault("a coordinator serves callers from its future",
           "coordinator/runtime/coordinator_impl.cc",

@@ -1,7 +1,7 @@
 """Real processes over slow lines: processes that die in the middle of a transfer
 go on where it was, and workers on 10 Mbit/s are never taken for lost.
 
-DILOCO_E2E_LONG adds 25 M parameters in fp16 over 10 Mbit/s: about eight
+DILOCO_E2E_LONG adds 25 M parameters in fp16 over 10 Mbit/s: about seven
 minutes."""
 import os
 import threading

@@ -184,6 +184,23 @@ FAULTS = [
           "  return (progress > 2 ? progress : 0) +\n"
           "         static_cast<double>(step + 1) * progress_step;",
           "unit_schedule", "component_agent"),
+    # Codecs and error feedback.
+    fault("the residual is dropped", "worker/update/residual.cc",
+          "  before_ = std::move(after_);\n", "", "unit_update",
+          "component_agent"),
+    fault("the residual of an update under way is lost at a restart",
+          "worker/update/residual.cc",
+          "  if (!after_.empty()) buffers->push_back("
+          "{std::string(kAfter), after_});\n", "", "unit_update",
+          "component_agent"),
+    fault("E3M0's thresholds lie half way in value, not in logarithm",
+          "common/tensor/codec/e3m0.cc",
+          "kNearestSpan = 0x1.6a09e6p6f;", "kNearestSpan = 0x1.555556p6f;",
+          "unit_tensor"),
+    fault("a negative scale is accepted", "common/tensor/codec/int8.cc",
+          "if (zero || (scale >= kLeast && scale <= kMost)) continue;",
+          "if (zero || !(scale >= kLeast && scale > kMost)) continue;",
+          "unit_tensor"),
     # The trainer.
     fault("theta moves away from the workers",
           "worker/train/torch_trainer.cc",

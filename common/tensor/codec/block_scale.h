@@ -12,8 +12,8 @@
 namespace diloco::block_scale {
 
 inline constexpr uint32_t kAbsMask = 0x7fffffff;
-// A block without a larger magnitude is zero: all arithmetic on the others is
-// then on normal numbers, whatever the CPU does to denormal ones.
+// A block without a magnitude from here on is zero, so that scales, their
+// inverses and what is decoded are normal numbers.
 inline constexpr float kSmallest = 0x1p-100f;
 // A block with this magnitude or more, infinity or NaN decodes to NaN: who
 // checks for finite values refuses it.

@@ -56,14 +56,14 @@ TEST_CASE("every path gives the same bits, which do not change") {
       std::vector<float> again(values.size());
       DecodeOnPath(path, c.codec, absl::MakeConstSpan(shifted).subspan(1),
                    absl::MakeSpan(again));
-      CHECK(again == decoded);
+      CHECK((again == decoded));
       for (size_t first = 0; first < again.size(); first += 1024) {
         const absl::Span<float> range =
             absl::MakeSpan(again).subspan(first, 1024);
         for (float& value : range) value = -1;
         DecodeRangeOnPath(path, c.codec, bytes, values.size(), first, range);
       }
-      CHECK(again == decoded);
+      CHECK((again == decoded));
     }
   }
 }

@@ -72,8 +72,8 @@ TEST_CASE("int8: half a step of the block's scale at most") {
   values[3] = 0.5f * 0x1p-7f;
   values[4] = -0.51f * 0x1p-7f;
   const std::string bytes = Encoded(Codec::kInt8, values);
-  CHECK(bytes.substr(0, 8) ==
-        std::string("\x00\x3c\x7f\x02\xfc\x00\xff\x00", 8));
+  CHECK((bytes.substr(0, 8) ==
+         std::string("\x00\x3c\x7f\x02\xfc\x00\xff\x00", 8)));
   CHECK(RoundTrip(Codec::kInt8, values)[2] == -4 * 0x1p-7f);
 }
 
@@ -99,8 +99,8 @@ TEST_CASE("E3M0: thresholds half way in logarithm, eight levels") {
   CHECK(decoded[6] == 1.5f);
   CHECK(decoded[130] == 0.75f);
   const std::string bytes = Encoded(Codec::kE3m0, values);
-  CHECK(bytes.substr(0, 8) ==
-        std::string("\x00\x00\x40\x40\x0f\x07\x56\x09", 8));
+  CHECK((bytes.substr(0, 8) ==
+         std::string("\x00\x00\x40\x40\x0f\x07\x56\x09", 8)));
   // Everything within a factor of sqrt(2), or zero.
   const std::vector<float> bells = Bells(70001);
   const std::vector<float> back = RoundTrip(Codec::kE3m0, bells);

@@ -47,7 +47,7 @@ TEST_CASE(
         REQUIRE(reader->ReadFrame(i, absl::MakeSpan(frame)).ok());
         decoded.insert(decoded.end(), frame.begin(), frame.end());
       }
-      CHECK(decoded == RoundedAsPart(codec, values));
+      CHECK((decoded == RoundedAsPart(codec, values)));
     }
   }
 }
@@ -213,7 +213,7 @@ TEST_CASE("error feedback: what a part lost is in the next one") {
   FaultFileSystem fs;
   std::vector<float> residual(n, 0.0f);
   const std::vector<float> first = write(&fs, &residual);
-  CHECK(first == RoundedAsPart(Codec::kE3m0, values));
+  CHECK((first == RoundedAsPart(Codec::kE3m0, values)));
   const std::vector<float> second = write(&fs, &residual);
   size_t wrong = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -221,7 +221,7 @@ TEST_CASE("error feedback: what a part lost is in the next one") {
     if (!(std::fabs(all - 2 * values[i]) <= 1e-9f)) ++wrong;
   }
   CHECK(wrong == 0);
-  CHECK(first != second);
+  CHECK((first != second));
 }
 
 TEST_CASE("stochastic parts: another seed, other bytes; each frame its own") {
@@ -245,8 +245,8 @@ TEST_CASE("stochastic parts: another seed, other bytes; each frame its own") {
     return ReadFile(&fs, "p").value();
   };
   const std::string one = bytes(1);
-  CHECK(one == bytes(1));
-  CHECK(one != bytes(2));
+  CHECK((one == bytes(1)));
+  CHECK((one != bytes(2)));
   const size_t frame = EncodedBytes(Codec::kInt8, kFrameElements);
   CHECK(one.substr(one.size() - 2 * frame, frame) !=
         one.substr(one.size() - frame));

@@ -9,6 +9,8 @@
 namespace diloco {
 namespace {
 
+// Comparisons of so many values stand in parentheses: printing them takes for
+// ever.
 constexpr int64_t kElements = kFrameElements + 600;
 
 std::vector<float> Delta(int seed) {
@@ -78,7 +80,7 @@ TEST_CASE("an accepted update's error goes into the next one") {
   REQUIRE(left.size() == kElements);
   CHECK(Largest(left) > 0.01);
   const std::vector<float> second = sender.Encode(1);
-  CHECK(first != second);
+  CHECK((first != second));
   sender.residual.Accepted();
   const std::vector<float> end = sender.Buffer("residual");
   const std::vector<float> delta = Delta(1);
@@ -96,9 +98,9 @@ TEST_CASE("an update that came too late changes nothing") {
   const std::vector<float> before = sender.Buffer("residual");
   const std::vector<float> late = sender.Encode(2);
   sender.residual.Late();
-  CHECK(sender.Buffer("residual") == before);
+  CHECK((sender.Buffer("residual") == before));
   CHECK(sender.Buffer("residual_after").empty());
-  CHECK(sender.Encode(2) == late);
+  CHECK((sender.Encode(2) == late));
 }
 
 TEST_CASE("what may have been sent is not sent twice") {
@@ -142,7 +144,7 @@ TEST_CASE(
   REQUIRE(WriteFileAtomic(&sender.fs, "p", bytes).ok());
   CHECK(sender.residual.Refused(sender.Open()).code() ==
         absl::StatusCode::kDataLoss);
-  CHECK(sender.Buffer("residual") == before);
+  CHECK((sender.Buffer("residual") == before));
   CHECK(sender.Buffer("residual_after").empty());
 }
 
@@ -161,7 +163,7 @@ TEST_CASE("a checkpoint between encoding and verdict goes on bit for bit") {
   CHECK_FALSE(restored.residual.Import({"local", {}}));
   whole.residual.Accepted();
   restored.residual.Accepted();
-  CHECK(whole.Encode(3) == restored.Encode(3));
+  CHECK((whole.Encode(3) == restored.Encode(3)));
 }
 
 TEST_CASE("without error feedback nothing is kept; what was left is sent") {
@@ -181,7 +183,7 @@ TEST_CASE("without error feedback nothing is kept; what was left is sent") {
   }
   CHECK(same);
   sender.residual.Accepted();
-  CHECK(sender.Encode(3, Codec::kFp32, false) == Delta(3));
+  CHECK((sender.Encode(3, Codec::kFp32, false) == Delta(3)));
   CHECK(sender.Buffer("residual").empty());
 }
 

@@ -21,10 +21,12 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // gRPC's own pauses grow to two minutes; a coordinator that restarts should
-  // be found again in seconds.
+  // be found again in seconds, and while a pause lasts, every call fails
+  // without trying. The second one is how long a connection may take to come
+  // about.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   if (kind == ChannelKind::kBulk) args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
                                    args);
@@ -35,10 +37,13 @@ void KeepGrpc() {
   (void)kept;
 }
 
-void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+gpr_timespec TimeSpan(absl::Duration span) {
   // gRPC turns a span into an instant itself, so that no clock is read here.
-  context->set_deadline(
-      gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN));
+  return gpr_time_from_millis(absl::ToInt64Milliseconds(span), GPR_TIMESPAN);
+}
+
+void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+  context->set_deadline(TimeSpan(timeout));
 }
 
 }  // namespace diloco

@@ -32,7 +32,8 @@ inline constexpr absl::Duration kMaxLongPoll = absl::Seconds(45);
 inline constexpr uint64_t kMaxChunkBytes = 1 << 20;
 
 // `target` is host:port. Never goes through a proxy, whatever the environment
-// says. Connects when first used and again after failures, at most 5 s apart.
+// says. Connects when first used and again after failures, at most 1 s apart
+// while a call waits.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            ChannelKind kind);
 
@@ -40,6 +41,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
 // it would stop them, and may wait 10 s for one that has missed the signal.
 void KeepGrpc();
 
+// From now on, where gRPC takes an instant.
+gpr_timespec TimeSpan(absl::Duration span);
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout);
 
 }  // namespace diloco

@@ -11,6 +11,9 @@ namespace {
 
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 constexpr absl::Duration kWatchWait = absl::Seconds(20);
+// Between two looks for a coordinator that is away. A look costs it nothing
+// while it is, and all of its workers find it again within seconds.
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // A leaving worker does not wait for a coordinator that is away for longer.
 constexpr absl::Duration kShortAbsence = absl::Seconds(1);
 
@@ -199,7 +202,7 @@ void Link::OnError(const absl::Status& status) {
 }
 
 void Link::WatchLoop() {
-  Backoff backoff;
+  Backoff backoff({.max = kLongestPause});
   uint64_t known = 0;
   while (true) {
     const absl::StatusOr<RunView> view =

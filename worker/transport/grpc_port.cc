@@ -27,6 +27,8 @@ namespace {
 constexpr absl::Duration kPollSlack = absl::Seconds(15);
 // A beat that is not answered within two intervals means a dead connection.
 constexpr int kBeatsToAnswer = 2;
+// What a call waits at most for a line that has failed.
+constexpr absl::Duration kTimeToConnect = absl::Seconds(1);
 
 class GrpcPort final : public CoordinatorPort, public CallerIdentity {
  public:
@@ -195,9 +197,24 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
   }
 
  private:
-  std::shared_ptr<v1::Control::Stub> NewControl() const {
-    return v1::Control::NewStub(
-        MakeChannel(options_.coordinator, ChannelKind::kControl));
+  struct ControlLine {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::Control::Stub> stub;
+  };
+  std::shared_ptr<const ControlLine> NewControl() const {
+    auto line = std::make_shared<ControlLine>();
+    line->channel = MakeChannel(options_.coordinator, ChannelKind::kControl);
+    line->stub = v1::Control::NewStub(line->channel);
+    return line;
+  }
+
+  // A call on a line that has failed would fail at once, and gRPC, with nobody
+  // waiting, looks only every 5 s what became of its own next try.
+  static void GiveTimeToConnect(const ControlLine& line) {
+    if (line.channel->GetState(/*try_to_connect=*/true) ==
+        GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      line.channel->WaitForConnected(TimeSpan(kTimeToConnect));
+    }
   }
 
   absl::Status Named(const absl::Status& status) const {
@@ -225,16 +242,17 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
                     Response* response, absl::Duration deadline) {
     RETURN_IF_ERROR(Named(guard_.verdict()));
     grpc::ClientContext context;
-    SetTimeout(&context, deadline);
-    std::shared_ptr<v1::Control::Stub> control;
+    std::shared_ptr<const ControlLine> control;
     {
       MutexLock lock(&mu_);
       if (shutdown_) return absl::CancelledError("shutting down");
       control = control_;
       calls_.insert(&context);
     }
+    GiveTimeToConnect(*control);
+    SetTimeout(&context, deadline);
     absl::Status status =
-        FromGrpcStatus(((*control).*method)(&context, request, response));
+        FromGrpcStatus(((*control->stub).*method)(&context, request, response));
     {
       MutexLock lock(&mu_);
       calls_.erase(&context);
@@ -253,7 +271,7 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
 
   // Something on the way may swallow what is sent without closing: the next
   // call gets a new connection and those that wait on the old one end.
-  void Renew(const std::shared_ptr<v1::Control::Stub>& failed)
+  void Renew(const std::shared_ptr<const ControlLine>& failed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (control_ != failed) return;
     DILOCO_LOG(WARNING) << "connection given up coordinator="
@@ -306,7 +324,7 @@ class GrpcPort final : public CoordinatorPort, public CallerIdentity {
   std::string session_ ABSL_GUARDED_BY(mu_);
   std::string run_ ABSL_GUARDED_BY(mu_);
   absl::Duration beat_deadline_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<v1::Control::Stub> control_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const ControlLine> control_ ABSL_GUARDED_BY(mu_);
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mu_);
 };
 

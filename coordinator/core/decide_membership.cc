@@ -59,6 +59,20 @@ absl::Status CheckForeignToken(const Draft& draft, const JoinEvent& event) {
   return absl::OkStatus();
 }
 
+// A copy of a Join that was answered long ago, when its worker had no token
+// yet.
+absl::Status CheckNotLate(const WorkerState& worker, const JoinEvent& event) {
+  const std::vector<std::string>& blank = worker.blank_attempts;
+  if (event.attempt.empty() ||
+      std::find(blank.begin(), blank.end(), event.attempt) == blank.end()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("this join of worker ", event.worker,
+                   " was answered before and the worker has joined again "
+                   "since: join again"));
+}
+
 absl::Status CheckKnownName(const Draft& draft, const WorkerState& worker,
                             const JoinEvent& event) {
   if (HoldsToken(draft, worker, event)) return absl::OkStatus();
@@ -122,6 +136,7 @@ absl::Status OnEvent(Draft& draft, const JoinEvent& event) {
       TakeBack(draft, event.worker);
       return absl::OkStatus();
     }
+    RETURN_IF_ERROR(CheckNotLate(*worker, event));
     RETURN_IF_ERROR(CheckKnownName(draft, *worker, event));
   }
   RETURN_IF_ERROR(CheckRoom(draft, event.worker));

@@ -69,6 +69,11 @@ struct Apply {
     worker.previous_session = fact.previous_session;
     worker.session = fact.session;
     worker.attempt = fact.attempt;
+    if (fact.previous_session.empty() && !fact.attempt.empty()) {
+      std::vector<std::string>& blank = worker.blank_attempts;
+      blank.push_back(fact.attempt);
+      if (blank.size() > kBlankAttempts) blank.erase(blank.begin());
+    }
     worker.peer = fact.peer;
     worker.refusal.clear();
     if (fact.fresh) ForgetCarried(fact.worker, worker);

@@ -24,6 +24,8 @@ namespace diloco {
 // evicted one: those may not join again.
 inline constexpr size_t kRememberedDepartures = 1000;
 
+inline constexpr size_t kBlankAttempts = 16;
+
 // active -> lost (silent for the lease) -> active (heard again or joined)
 // active, lost -> left -> active (joined again); any -> evicted, for good.
 enum class Membership { kActive, kLost, kLeft, kEvicted };
@@ -35,6 +37,9 @@ struct WorkerState {
   std::string previous_session;  // What the last Join presented.
   std::string replaced_session;  // What the last Join ended.
   std::string attempt;
+  // Attempts of Joins that presented no token, oldest first: a copy of one of
+  // them that comes late must not take the name from a newer process.
+  std::vector<std::string> blank_attempts;
   std::string peer;
   bool draining = false;
   std::string refusal;  // Why its newest session was refused, once it was.

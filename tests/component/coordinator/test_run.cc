@@ -108,7 +108,9 @@ void TestRun::JoinAll(const Fencing& last_seen) {
         Wait<JoinOutcome>([&](Done<JoinOutcome> done) {
           coordinator->Join(event, last_seen, std::nullopt, std::move(done));
         });
-    if (joined.ok()) sessions[worker] = joined->session;
+    if (!joined.ok()) continue;
+    sessions[worker] = joined->session;
+    attempt.clear();
   }
 }
 

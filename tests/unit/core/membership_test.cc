@@ -44,6 +44,30 @@ TEST_CASE("a Join call that comes once more after the worker left is void") {
   REQUIRE(run.Join("a", "first").status.ok());
 }
 
+TEST_CASE("a late copy of a worker's first Join does not take its name") {
+  CoreRun run;
+  run.policy.wait_for = 1;
+  JoinEvent first;
+  first.worker = "a";
+  first.attempt = "first";
+  first.new_session = "one";
+  REQUIRE(run.Do(first).status.ok());
+  REQUIRE(run.Join("a", "one").status.ok());
+  const std::string newest = run.SessionOf("a");
+  SECTION("it left") { run.Do(LeaveEvent{"a", "drained"}); }
+  SECTION("it is lost") {
+    run.Pass(run.policy.lease);
+    REQUIRE(run.state.workers.at("a").membership == Membership::kLost);
+  }
+  first.new_session = "nobody gets this";
+  const Decision late = run.Do(first);
+  CHECK(late.status.code() == Code::kFailedPrecondition);
+  CHECK(Contains(late.status, "join again"));
+  CHECK(late.facts.empty());
+  // The worker's own directory is still the newest.
+  CHECK(run.Join("a", newest).status.ok());
+}
+
 TEST_CASE("C6.2 a restart with the newest token takes over at once") {
   CoreRun run;
   run.Join("a");

@@ -541,7 +541,6 @@ Policy MakePolicy(const RunConfig& config) {
   policy.wait_for = config.join.wait_for;
   policy.max_workers = config.join.max_workers;
   policy.lease = config.join.lease;
-  policy.suspect_after = std::min(policy.suspect_after, config.join.lease);
   policy.outer_lr = config.outer.lr;
   policy.outer_momentum = config.outer.momentum;
   policy.nesterov = config.outer.rule == OuterRule::kNesterov;

@@ -277,7 +277,10 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .doc = "Workers that may be in the run at once.",
              .change = at_once});
   table.Add({.path = "join.lease",
-             .value = Duration(&config->join.lease, absl::Seconds(1),
+             // Workers that are there beat as they were told at their Join:
+             // a lease that is set in mid-run must not be shorter than the
+             // silence that makes them suspect.
+             .value = Duration(&config->join.lease, Policy().suspect_after,
                                absl::Hours(24)),
              .doc = "Silence after which a worker counts as lost.",
              .change = at_once});
@@ -358,7 +361,7 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .doc = "Where workers and dilococtl connect.",
              .change = local});
   table.Add({.path = "listen.metrics",
-             .value = OrNone(HostPort(&config->listen.metrics),
+             .value = OrNone(MetricsAddress(&config->listen.metrics),
                              &config->listen.metrics),
              .doc = "Where /metrics, /livez and /readyz are served.",
              .change = local});

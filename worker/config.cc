@@ -94,7 +94,8 @@ FieldTable WorkerFileTable(WorkerConfig* config, std::string* shard,
           [config] { return config->bulk_max_rate == 0; },
           [config] { config->bulk_max_rate = 0; }),
       "Cap on uploads and on downloads.");
-  add("listen.metrics", OrNone(HostPort(&config->metrics), &config->metrics),
+  add("listen.metrics",
+      OrNone(MetricsAddress(&config->metrics), &config->metrics),
       "Where /metrics is served.");
   for (const char* key : kRunKeys) {
     table.Refuse(key,

@@ -344,6 +344,17 @@ Value Name(std::string* target) {
               });
 }
 
+Value MetricsAddress(std::string* target) {
+  return Text(target, "an IPv4 HOST:PORT with a port from 0 to 65535",
+              [](absl::string_view text) {
+                std::string problem = HostPortProblem(text);
+                if (problem.empty() && absl::StartsWith(text, "[")) {
+                  problem = "metrics are served over IPv4 only";
+                }
+                return problem;
+              });
+}
+
 Value HostPort(std::string* target) {
   return Text(target, "HOST:PORT with a port from 0 to 65535", HostPortProblem);
 }

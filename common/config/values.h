@@ -56,6 +56,9 @@ Value Duration(absl::Duration* target, absl::Duration min, absl::Duration max);
 Value DurationOrAuto(std::optional<absl::Duration>* target, absl::Duration min,
                      absl::Duration max);
 
+// A HOST:PORT that the metrics server can listen on.
+Value MetricsAddress(std::string* target);
+
 Value Bool(bool* target);
 
 // Text that `problem` finds nothing wrong with ("" is fine). Blank text is

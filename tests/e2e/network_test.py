@@ -34,7 +34,7 @@ class Network(unittest.TestCase):
 
     def test_C6_3_silent_workers_are_not_waited_for_and_come_back(self):
         with harness.Cluster(workers=3, rounds=100000, change={
-                "sync": {"deadline": "5s"}, "join": {"lease": "2s"}}) as cluster, \
+                "sync": {"deadline": "5s"}, "join": {"lease": "5s"}}) as cluster, \
                 proxy.Proxy(cluster.port) as line:
             cluster.start_coordinator()
             cluster.start_worker(0)

@@ -460,7 +460,7 @@ TEST_CASE("policy and run settings carry the file's values") {
       kRunBase,
       "sync: {interval: 25, interval_first: 10, rounds_first: 3, "
       "min_updates: 2, short_round: fold, late: reject, weight: uniform, "
-      "deadline: 2m, up: fp32}\njoin: {wait_for: 2, lease: 2s}\n"
+      "deadline: 2m, up: fp32}\njoin: {wait_for: 2, lease: 7s}\n"
       "outer: {lr: 0.5, momentum: 0.25}\n"));
   const Policy p = MakePolicy(c);
   CHECK(p.train_tokens == 100'000'000);
@@ -474,8 +474,8 @@ TEST_CASE("policy and run settings carry the file's values") {
   CHECK(p.weighting == Weighting::kUniform);
   CHECK(p.deadline == absl::Minutes(2));
   CHECK(p.wait_for == 2);
-  CHECK(p.lease == absl::Seconds(2));
-  CHECK(p.suspect_after == absl::Seconds(2));
+  CHECK(p.lease == absl::Seconds(7));
+  CHECK(p.suspect_after == absl::Seconds(5));
   CHECK(p.outer_lr == 0.5);
   CHECK(p.outer_momentum == 0.25);
   CHECK(p.codec_up == Codec::kFp32);

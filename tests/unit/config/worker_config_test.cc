@@ -96,6 +96,7 @@ TEST_CASE("C4.4 required keys, names and types of a worker's file") {
       {"bulk: {max_rate: 1KiB/s}", "from 64KiB/s"},
       {"lineage: abc", "32 hexadecimal digits"},
       {"certificates: x", "not available yet"},
+      {"listen: {metrics: \"[::1]:7601\"}", "over IPv4 only"},
       {"thread: 2", "nearest known one is threads"},
       {"scratch:", "got no value"},
   };

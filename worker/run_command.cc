@@ -31,7 +31,6 @@ namespace {
 // Exit codes (README): what a supervisor should do about it.
 constexpr int kExitRefused = 3;
 constexpr int kExitIncompatible = 4;
-constexpr int kExitTemporary = 75;
 
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

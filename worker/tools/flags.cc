@@ -12,6 +12,22 @@
 
 namespace diloco {
 
+int ExitCodeOfTool(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kAlreadyExists:
+      return kExitUsage;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitTemporary;
+    default:
+      return kExitFailed;
+  }
+}
+
 Flags::Flags(std::string command, std::string summary)
     : command_(std::move(command)), summary_(std::move(summary)) {}
 

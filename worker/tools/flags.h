@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace diloco {
@@ -21,6 +22,11 @@ namespace diloco {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitTemporary = 75;
+
+// Of a tool that works on this machine alone: 2 for what the caller gave
+// (flags, files, data), 75 for a full disk, 1 for the rest.
+int ExitCodeOfTool(const absl::Status& status);
 
 // The variables hold the defaults, which --help shows, until Parse.
 class Flags {

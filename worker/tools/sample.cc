@@ -93,7 +93,7 @@ int RunSample(int argc, char** argv) {
       Sample(FileSystem::Posix(), settings);
   if (!text.ok()) {
     absl::FPrintF(stderr, "sample: %s\n", text.status().message());
-    return kExitFailed;
+    return ExitCodeOfTool(text.status());
   }
   absl::PrintF("%s\n", *text);
   return kExitOk;

@@ -1,6 +1,7 @@
 // Implements tokenize.h.
 #include "worker/tools/tokenize.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -131,9 +132,48 @@ class Job {
     }
     // While shards are replaced no manifest must claim to describe them.
     const std::string path = JoinPath(options_.out, kManifestName);
-    if (fs_->Exists(path)) RETURN_IF_ERROR(fs_->Remove(path));
+    std::vector<std::string> before;
+    if (fs_->Exists(path)) {
+      ASSIGN_OR_RETURN(before, FilesOf(path));
+      RETURN_IF_ERROR(fs_->Remove(path));
+    }
     for (const auto& shard : shards_) RETURN_IF_ERROR(shard->Publish());
+    // A shard of the dataset before would be taken for one of this.
+    for (const std::string& file : before) {
+      if (Has(file)) continue;
+      const std::string stale = JoinPath(options_.out, file);
+      if (fs_->Exists(stale)) RETURN_IF_ERROR(fs_->Remove(stale));
+    }
     return WriteFileAtomic(fs_, path, ManifestToJson(manifest_));
+  }
+
+  // Of the dataset that is there.
+  absl::StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
+    const absl::StatusOr<DatasetManifest> manifest = ReadManifest(fs_, path);
+    if (!manifest.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(options_.out, " holds another ", kManifestName,
+                       " that cannot be read (", manifest.status().message(),
+                       "): name another directory, or remove it"));
+    }
+    std::vector<std::string> files;
+    for (const DatasetManifest::Shard& shard : manifest->shards) {
+      if (IsFileHere(shard.file)) files.push_back(shard.file);
+    }
+    if (IsFileHere(manifest->tokenizer)) files.push_back(manifest->tokenizer);
+    return files;
+  }
+
+  static bool IsFileHere(const std::string& name) {
+    return name != kBytesTokenizer && name.find('/') == std::string::npos;
+  }
+
+  bool Has(const std::string& file) const {
+    return file == manifest_.tokenizer ||
+           std::any_of(manifest_.shards.begin(), manifest_.shards.end(),
+                       [&](const DatasetManifest::Shard& shard) {
+                         return shard.file == file;
+                       });
   }
 
   FileSystem* const fs_;
@@ -187,7 +227,7 @@ int RunTokenize(int argc, char** argv) {
                      : absl::StatusOr<DatasetManifest>(tokenizer.status());
   if (!manifest.ok()) {
     absl::FPrintF(stderr, "tokenize: %s\n", manifest.status().message());
-    return kExitFailed;
+    return ExitCodeOfTool(manifest.status());
   }
   absl::PrintF("%-14s %-6s %12s %10s %12s %7s\n", "shard", "split", "tokens",
                "documents", "text bytes", "max id");

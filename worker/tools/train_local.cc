@@ -205,7 +205,7 @@ int RunTrainLocal(int argc, char** argv) {
                [&](const LocalStep& step) { PrintStep(a, step); });
   if (!report.ok()) {
     absl::FPrintF(stderr, "train-local: %s\n", report.status().message());
-    return kExitFailed;
+    return ExitCodeOfTool(report.status());
   }
   if (a.json) absl::PrintF("%s\n", ReportJson(*report));
   return kExitOk;

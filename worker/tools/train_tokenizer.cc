@@ -157,7 +157,7 @@ int RunTrainTokenizer(int argc, char** argv) {
   const absl::Status status = TrainTokenizer(FileSystem::Posix(), options);
   if (!status.ok()) {
     absl::FPrintF(stderr, "train-tokenizer: %s\n", status.message());
-    return kExitFailed;
+    return ExitCodeOfTool(status);
   }
   absl::PrintF("%s: %d pieces, %.1f s\n", options.out, options.vocab,
                absl::ToDoubleSeconds(Clock::Real()->Now() - begin));

@@ -1,6 +1,7 @@
 // tokenize and train-tokenizer: documents, splits, widths, bad records.
 #include "worker/tools/tokenize.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "worker/data/token_dataset.h"
+#include "worker/tools/flags.h"
 #include "worker/tools/train_tokenizer.h"
 
 namespace diloco {
@@ -187,6 +189,35 @@ TEST_CASE("C1.3 after a bad record no shard remains") {
   options.form = DocumentForm::kJsonLines;
   REQUIRE_FALSE(Tokenize(kFs, WideTokenizer(300), options).ok());
   REQUIRE(kFs->List(options.out)->empty());
+}
+
+TEST_CASE("shards of the dataset before do not stay, other files do") {
+  const TempDir dir;
+  TokenizeOptions options;
+  options.in = dir.Write("a.txt", "a\nb\nc\nd\n");
+  options.out = dir.File("out");
+  options.form = DocumentForm::kLines;
+  options.parts = 2;
+  options.valid_every = 4;
+  REQUIRE(Tokenize(kFs, WideTokenizer(300), options).ok());
+  REQUIRE(WriteFileAtomic(kFs, dir.File("out/train-9.bin"), "mine").ok());
+  options.parts = 1;
+  options.valid_every = 0;
+  REQUIRE(Tokenize(kFs, WideTokenizer(300), options).ok());
+  std::vector<std::string> names = *kFs->List(options.out);
+  names.erase(std::remove(names.begin(), names.end(), "tokenizer.model"),
+              names.end());
+  REQUIRE(names == std::vector<std::string>{"dataset.json", "train-0.bin",
+                                            "train-9.bin"});
+}
+
+TEST_CASE("C1.2 what the caller gave ends a tool with 2, a full disk with 75") {
+  CHECK(ExitCodeOfTool(absl::OkStatus()) == kExitOk);
+  CHECK(ExitCodeOfTool(absl::InvalidArgumentError("id 70000")) == kExitUsage);
+  CHECK(ExitCodeOfTool(absl::NotFoundError("no shard")) == kExitUsage);
+  CHECK(ExitCodeOfTool(absl::OutOfRangeError("short")) == kExitUsage);
+  CHECK(ExitCodeOfTool(absl::ResourceExhaustedError("disk")) == kExitTemporary);
+  CHECK(ExitCodeOfTool(absl::DataLossError("read failed")) == kExitFailed);
 }
 
 TEST_CASE("too few documents for the parts are refused") {

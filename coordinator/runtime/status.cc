@@ -25,7 +25,7 @@ StatusReport CoordinatorImpl::MakeStatus() const {
   report.fencing = fencing_;
   report.run = state.run;
   report.phase = view.phase;
-  report.phase_reason = view.notice;
+  report.phase_reason = state.finished ? state.finish_reason : view.notice;
   report.folded_tokens = state.folded_tokens;
   report.train_tokens = sequencer_->policy().train_tokens;
   report.batch_tokens = sequencer_->policy().batch_tokens;

@@ -51,7 +51,9 @@ absl::StatusCode CodeFromErrno(int error) {
 
 std::string ErrorText(int error) {
   char buffer[128];
-  return strerror_r(error, buffer, sizeof(buffer));
+  const std::string text = strerror_r(error, buffer, sizeof(buffer));
+  if (error != ENOSPC && error != EDQUOT) return text;
+  return absl::StrCat(text, ": make room on that disk and try again");
 }
 
 absl::Status Failure(absl::string_view what, const std::string& path,

@@ -10,6 +10,7 @@
 #include "common/base/ids.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "common/io/remove_tree.h"
 #include "common/model/hf_directory.h"
 #include "common/model/safetensors.h"
 #include "common/model/sentencepiece_model.h"
@@ -158,16 +159,6 @@ absl::Status WriteContents(FileSystem* fs, const std::string& dir,
   return fs->SyncDir(dir);
 }
 
-// Removes what this export has written so far.
-void RemoveDirectory(FileSystem* fs, const std::string& dir) {
-  const absl::StatusOr<std::vector<std::string>> names = fs->List(dir);
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    fs->Remove(JoinPath(dir, name)).IgnoreError();
-  }
-  fs->Remove(dir).IgnoreError();
-}
-
 std::string WithoutSlash(std::string dir) {
   while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
   return dir;
@@ -217,7 +208,7 @@ absl::Status WriteHfDirectory(FileSystem* fs, const std::string& path,
   absl::Status written = WriteContents(fs, temporary, contents);
   if (written.ok()) written = fs->Rename(temporary, dir);
   if (!written.ok()) {
-    RemoveDirectory(fs, temporary);
+    RemoveTree(fs, temporary);
     return written;
   }
   return fs->SyncDir(DirName(dir));
@@ -228,7 +219,7 @@ absl::Status TryHfDirectory(FileSystem* fs, const std::string& path,
   ASSIGN_OR_RETURN(const std::string temporary,
                    MakeBeside(fs, WithoutSlash(path)));
   const absl::Status written = WriteTokenizer(fs, temporary, contents).status();
-  RemoveDirectory(fs, temporary);
+  RemoveTree(fs, temporary);
   return written;
 }
 

@@ -51,6 +51,7 @@ CommandSpec BackupCommand() {
   command.positional = {"DIR"};
   command.flags = {{"out", "DIR", "where to; must not exist yet (required)"}};
   command.details =
+      "What a backup that was killed has left beside --out is removed first.\n"
       "The copy is consistent and verified before it appears under its name.\n"
       "A coordinator does not start in it: restore makes a state directory of\n"
       "it, with a lineage of its own.\n";

@@ -1,10 +1,10 @@
 // `dilococtl decay`: the learning rate's decay begins now.
-#include "common/base/status_macros.h"
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "common/config/numbers.h"
-#include "coordinator/cli/admin_reply.h"
-#include "coordinator/cli/client.h"
+#include "coordinator/cli/change_settings.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/who.h"
 
 namespace diloco {
 namespace {
@@ -22,11 +22,7 @@ absl::Status RunDecay(const Invocation& invocation) {
   }
   v1::ChangeSettingsRequest request;
   request.set_decay_tokens(tokens);
-  request.set_by(WhoAsks());
-  request.set_reason(invocation.Get("reason"));
-  AdminClient client(invocation.coordinator);
-  ASSIGN_OR_RETURN(const v1::AdminReply reply, client.ChangeSettings(request));
-  return PrintReply(invocation, reply);
+  return ChangeSettings(invocation, std::move(request));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "common/io/file_system.h"
+#include "common/io/remove_tree.h"
 #include "common/model/hf_directory.h"
 #include "common/rpc/blob_download.h"
 #include "common/rpc/channel.h"
@@ -46,14 +47,7 @@ class Fetcher {
     };
   }
 
-  ~Fetcher() {
-    auto names = fs_->List(dir_);
-    if (!names.ok()) return;
-    for (const std::string& name : *names) {
-      fs_->Remove(JoinPath(dir_, name)).IgnoreError();
-    }
-    fs_->Remove(dir_).IgnoreError();
-  }
+  ~Fetcher() { RemoveTree(fs_, dir_); }
 
   // The path of the file once it is here and verified.
   absl::StatusOr<std::string> Fetch(const std::string& name,

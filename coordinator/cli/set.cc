@@ -2,17 +2,17 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
-#include "coordinator/cli/admin_reply.h"
+#include "coordinator/cli/change_settings.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/message_json.h"
-#include "coordinator/cli/who.h"
 #include "coordinator/config.h"
 
 namespace diloco {
@@ -63,11 +63,7 @@ absl::Status RunSet(const Invocation& invocation) {
     value->set_key(words[i]);
     value->set_value(words[i + 1]);
   }
-  request.set_by(WhoAsks());
-  request.set_reason(invocation.Get("reason"));
-  AdminClient client(invocation.coordinator);
-  ASSIGN_OR_RETURN(const v1::AdminReply reply, client.ChangeSettings(request));
-  return PrintReply(invocation, reply);
+  return ChangeSettings(invocation, std::move(request));
 }
 
 }  // namespace

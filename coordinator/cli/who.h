@@ -1,4 +1,4 @@
-// Who asks for a change, as the journal keeps it. Used by set and decay.
+// Who asks for a change, as the journal keeps it. Used by change_settings.
 #ifndef COORDINATOR_CLI_WHO_H_
 #define COORDINATOR_CLI_WHO_H_
 

@@ -78,12 +78,4 @@ absl::Status TreeCopy::Sync() {
   return absl::OkStatus();
 }
 
-void RemoveTree(FileSystem* fs, const std::string& path) {
-  const absl::StatusOr<std::vector<std::string>> names = fs->List(path);
-  if (names.ok()) {
-    for (const std::string& name : *names) RemoveTree(fs, JoinPath(path, name));
-  }
-  fs->Remove(path).IgnoreError();
-}
-
 }  // namespace diloco

@@ -51,9 +51,6 @@ class TreeCopy {
   uint64_t bytes_ = 0;
 };
 
-// Removes a file, or a directory and what is in it, as far as that goes.
-void RemoveTree(FileSystem* fs, const std::string& path);
-
 }  // namespace diloco
 
 #endif  // COORDINATOR_OFFLINE_COPY_H_

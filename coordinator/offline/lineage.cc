@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/io/remove_tree.h"
 #include "coordinator/offline/copy.h"
 #include "coordinator/offline/replay.h"
 #include "coordinator/offline/run_archive.h"
@@ -162,6 +163,7 @@ absl::StatusOr<RunCreated> Fork(FileSystem* fs, const std::string& state_dir,
   created.lineage = lineage;
   created.settings_digest = target.settings_digest;
   created.layout_digest = target.layout_digest;
+  RemoveLeftBeside(fs, target.state_dir);
   const std::string partial = NewNameBeside(fs, target.state_dir);
   const auto write = [&]() -> absl::Status {
     for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {

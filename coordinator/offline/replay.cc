@@ -53,9 +53,9 @@ absl::StatusOr<PartReader> OpenPart(FileSystem* fs, const std::string& path,
   ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs->OpenForRead(path));
   ASSIGN_OR_RETURN(const Digest digest, BlockDigestOfFile(*file));
   if (digest != expected.digest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has digest ", digest.Short(), ", recorded is ",
-                     expected.digest.Short()));
+    return absl::DataLossError(absl::StrCat(path, " has digest ",
+                                            digest.Short(), ", recorded is ",
+                                            expected.digest.Short()));
   }
   return PartReader::Open(std::move(file), path);
 }
@@ -93,7 +93,7 @@ absl::StatusOr<FragmentValues> LoadImage(const RunArchive& archive,
                                  fragment, absl::MakeSpan(values.momentum)));
   const Digest digest = DigestOfValues(values.theta);
   if (digest != archive.DigestOf(fragment, version)) {
-    return absl::InvalidArgumentError(
+    return absl::DataLossError(
         absl::StrCat(theta, " holds theta ", digest.Short(),
                      ", which is not what was published as version ", version));
   }

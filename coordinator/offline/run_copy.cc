@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/io/remove_tree.h"
 #include "coordinator/offline/copy.h"
 #include "coordinator/offline/run_archive.h"
 #include "coordinator/offline/verify.h"
@@ -81,6 +82,23 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
   return result;
 }
 
+// Where a run lives, other files would be in its way, and a copy of the whole
+// would copy itself.
+absl::Status CheckOutside(FileSystem* fs, const std::string& out) {
+  for (std::string dir = DirName(out);; dir = DirName(dir)) {
+    for (const std::string& name :
+         {std::string(kJournalHead), SegmentName(1)}) {
+      if (!fs->Exists(JoinPath(dir, name))) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(out, " lies in the state directory ", dir,
+                       ": name a directory outside of it, best on another "
+                       "disk"));
+    }
+    if (dir == "." || dir == "/" || DirName(dir) == dir) break;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Verify(FileSystem* fs, const std::string& dir) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
                    RunArchive::Read(fs, dir));
@@ -104,6 +122,8 @@ absl::StatusOr<RunCopy> CopyRun(
     return absl::AlreadyExistsError(
         absl::StrCat(out, " exists; give the name of a new directory"));
   }
+  RETURN_IF_ERROR(CheckOutside(fs, out));
+  RemoveLeftBeside(fs, out);
   const std::string partial = NewNameBeside(fs, out);
   absl::Status last;
   for (int i = 0; i < kAttempts; ++i) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "coordinator/offline/replay.h"
+#include "coordinator/store/state_dir.h"
 
 namespace diloco {
 namespace {
@@ -18,6 +19,7 @@ class Verifier {
       : archive_(archive), report_(report) {}
 
   bool Run() {
+    CheckSettings();
     for (fragment_ = 0; fragment_ < archive_.state().fragments.size();
          ++fragment_) {
       images_.clear();
@@ -34,6 +36,23 @@ class Verifier {
   void Say(Finding::Kind kind, std::string text) {
     if (kind == Finding::Kind::kProblem) good_ = false;
     report_({kind, std::move(text)});
+  }
+
+  // Of the run's creation: a start with an edited run file reads them.
+  void CheckSettings() {
+    const std::string path = JoinPath(archive_.dir(), kSettingsFile);
+    const absl::StatusOr<std::string> text = ReadFile(archive_.fs(), path);
+    const Digest& recorded = archive_.created().settings_digest;
+    if (!text.ok()) {
+      Say(Finding::Kind::kProblem, std::string(text.status().message()));
+    } else if (Sha256(*text) != recorded) {
+      Say(Finding::Kind::kProblem,
+          absl::StrCat(path, " has digest ", Sha256(*text).Short(),
+                       ", recorded is ", recorded.Short()));
+    } else {
+      Say(Finding::Kind::kGood,
+          absl::StrCat("settings of the run's creation, ", recorded.Short()));
+    }
   }
 
   bool Has(const FileRef& file) const {

@@ -20,6 +20,7 @@ struct Finding {
 };
 
 // Reports each finding as it comes; false when one is a problem.
+//  - the settings of the run's creation: their digest
 //  - images: digests of the files, theta's digest
 //  - update blobs behind the oldest image that they lead on from: digests, and
 //    theta's digest at each version when they are applied

@@ -106,7 +106,8 @@ class Scanner {
     if (numbers.empty() && !head.has_value()) {
       return absl::NotFoundError(absl::StrCat(
           JoinPath(dir_, SegmentName(1)), " does not exist: ", dir_,
-          " is no state directory (state.dir of the run file)"));
+          " is no state directory: give the one that the run file names as "
+          "state.dir"));
     }
     scanned_.head = head.value_or(0);
     for (size_t i = 0; i < numbers.size(); ++i) {

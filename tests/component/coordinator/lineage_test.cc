@@ -58,6 +58,17 @@ TEST_CASE("a run goes on from the version it was rolled back to") {
   CHECK(run.digest() == digest);
 }
 
+TEST_CASE("a rollback that needs a damaged blob fails as damage") {
+  OfflineRun offline;
+  offline.run.End();
+  offline.run.fs.FlipBit("state/blobs/f00-v000005.blob", 200, 0);
+  const absl::Status status =
+      RollBack(&offline.run.fs, kStateDir, 5, kLineage).status();
+  INFO(status);
+  CHECK(status.code() == Code::kDataLoss);
+  CHECK(absl::StrContains(status.message(), "f00-v000005.blob"));
+}
+
 TEST_CASE("a backup is not rolled back in place") {
   OfflineRun offline;
   REQUIRE(BackUp(&offline.run.fs, kStateDir, "copy", IgnoreProgress).ok());
@@ -241,7 +252,7 @@ TEST_CASE("a fork begins with theta and momentum of another run's version") {
   target.state_dir = "forked";
   target.run = "forked";
   target.settings_text = "a = b\n";
-  target.settings_digest = Sha256("other settings");
+  target.settings_digest = Sha256(target.settings_text);
   target.layout_digest = run.options.layout.ComputeDigest();
   const auto created = Fork(&run.fs, kStateDir, 4, target, kLineage);
   INFO(created.status());
@@ -262,7 +273,8 @@ TEST_CASE("a fork begins with theta and momentum of another run's version") {
   run.End();
   run.options.state_dir = "forked";
   run.options.run = "forked";
-  run.options.settings_digest = Sha256("other settings");
+  run.options.settings_text = target.settings_text;
+  run.options.settings_digest = target.settings_digest;
   REQUIRE(run.Start().ok());
   CHECK(run.digest() == offline.digests[3]);
   run.sessions.clear();

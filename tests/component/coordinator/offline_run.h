@@ -20,6 +20,8 @@ struct OfflineRun {
   explicit OfflineRun(uint64_t segment_bytes = Journal::kSegmentBytes)
       : run(2) {
     run.options.image_every = 2;
+    run.options.settings_text = "outer.lr = 0.7\n";
+    run.options.settings_digest = Sha256(run.options.settings_text);
     run.options.journal_segment_bytes = segment_bytes;
     REQUIRE(run.Start().ok());
     run.JoinAll();

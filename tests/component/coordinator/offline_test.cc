@@ -56,6 +56,7 @@ TEST_CASE("verify names the file that is damaged or gone") {
     const char* part;
     const char* said;
   } const cases[] = {
+      {"state/settings.txt", "settings.txt"},
       {"images/f00-v000004.theta", "f00-v000004.theta has digest"},
       {"images/f00-v000002.momentum", "f00-v000002.momentum has digest"},
       {"blobs/f00-v000005.blob", "f00-v000005.blob has digest"},
@@ -162,6 +163,33 @@ TEST_CASE("retention does not take files under a backup") {
   CHECK(offline.Problem("copy") == "");
 }
 
+TEST_CASE("a backup does not go into a state directory") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  for (const char* out : {"state/copy", "state/images/copy"}) {
+    const absl::Status status =
+        BackUp(&run.fs, kStateDir, out, IgnoreProgress).status();
+    INFO(status);
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(absl::StrContains(status.message(), "outside"));
+    CHECK(run.FilesWith("copy").empty());
+  }
+}
+
+TEST_CASE("a backup clears away what a killed one has left") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  for (const char* file : {"copy.0a1b2c3d.tmp/images/x", "copy.mine.tmp/x"}) {
+    REQUIRE(run.fs.CreateDirs(DirName(file)).ok());
+    REQUIRE(WriteFileAtomic(&run.fs, file, "left").ok());
+  }
+  REQUIRE(BackUp(&run.fs, kStateDir, "copy", IgnoreProgress).ok());
+  CHECK(*run.fs.List(".") ==
+        std::vector<std::string>{"copy", "copy.mine.tmp", "state"});
+}
+
 TEST_CASE("a backup of a damaged run fails and leaves nothing behind") {
   OfflineRun offline;
   TestRun& run = offline.run;
@@ -172,8 +200,7 @@ TEST_CASE("a backup of a damaged run fails and leaves nothing behind") {
   INFO(status);
   CHECK(status.code() == Code::kDataLoss);
   CHECK(absl::StrContains(status.message(), "f00-v000005.blob"));
-  CHECK_FALSE(run.fs.Exists("copy"));
-  CHECK(run.FilesWith("copy").empty());
+  CHECK(*run.fs.List(".") == std::vector<std::string>{"state"});
 }
 
 }  // namespace

@@ -298,6 +298,8 @@ inline Digest RunToEnd(Fixture& fixture, int workers) {
   }
   const StatusReport status = fixture.Status();
   REQUIRE(status.phase == RunPhase::kFinished);
+  // Why, not once more that.
+  REQUIRE(status.phase_reason.rfind("train.tokens reached", 0) == 0);
   REQUIRE(status.fragments[0].version == 6);
   REQUIRE(status.folded_tokens == fixture.settings.train.tokens);
   return status.fragments[0].digest;

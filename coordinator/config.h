@@ -105,7 +105,7 @@ struct RunConfig {
   struct Keep {
     uint32_t last = 5;    // Images kept.
     uint64_t every = 50;  // And each version that this divides; 0: none.
-    uint64_t free_space = 1'000'000'000;  // Bytes left to others.
+    uint64_t free_space = 100'000'000;  // Bytes left to others.
   } keep;
 
   struct Listen {

@@ -86,6 +86,13 @@ std::vector<std::string> Undelivered(const State& state, const OpenRound& open,
   return names;
 }
 
+// As its newest beat says: it downloads theta.
+bool HoldsNothing(const Soft& soft, const std::string& worker) {
+  const auto found = soft.workers.find(worker);
+  return found != soft.workers.end() && found->second.window.has_value() &&
+         !found->second.window->digest.has_value();
+}
+
 }  // namespace
 
 uint32_t RoundSteps(const Policy& policy, const State& state, uint64_t round,
@@ -151,6 +158,7 @@ const char* StandingOf(const Policy& policy, const State& state,
 Eligibility WhoIsEligible(const Policy& policy, const State& state,
                           const Soft& soft, Instant now) {
   Eligibility result;
+  std::vector<std::string> pulling;
   for (const auto& [name, worker] : state.workers) {
     if (worker.membership == Membership::kLost) {
       result.skipped.push_back({name, "lost"});
@@ -163,8 +171,18 @@ Eligibility WhoIsEligible(const Policy& policy, const State& state,
           {name, absl::StrCat("suspect: silent for ",
                               absl::ToInt64Seconds(now - LastHeard(soft, name)),
                               " s")});
+    } else if (state.started && HoldsNothing(soft, name)) {
+      pulling.push_back(name);
     } else {
       result.workers.push_back(name);
+    }
+  }
+  // Nobody waits for a download, but for that of the only ones there are.
+  if (result.workers.empty()) {
+    result.workers = std::move(pulling);
+  } else {
+    for (std::string& name : pulling) {
+      result.skipped.push_back({std::move(name), "still without theta"});
     }
   }
   return result;

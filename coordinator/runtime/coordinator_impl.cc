@@ -63,6 +63,10 @@ bool CoordinatorImpl::IsPast(const std::string& lineage) const {
 }
 
 absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) {
+  if (superseded_) {
+    return absl::FailedPreconditionError(
+        "another coordinator has gone on with this run, this one stops");
+  }
   if (fencing.lineage.empty()) return absl::OkStatus();
   if (IsPast(fencing.lineage)) {
     return absl::UnauthenticatedError(absl::StrCat(

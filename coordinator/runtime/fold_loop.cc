@@ -96,7 +96,7 @@ void CoordinatorImpl::FoldLoop() {
       if (!absl::IsResourceExhausted(published.status())) {
         return Fatal(published.status());
       }
-      MakeRoom(FoldBytes() + options_.keep_free_bytes);
+      MakeRoom(FoldBytes());
       MutexLock lock(&fold_mu_);
       if (fold_trouble_.empty()) {
         DILOCO_LOG(ERROR) << "the fold waits for disk space round="

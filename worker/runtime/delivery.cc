@@ -173,6 +173,11 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
 void Agent::GiveBackRefused(const SpooledUpdate& spooled) {
   const std::string path = JoinPath(options_.scratch, spooled.file);
   const auto give_back = [&]() -> absl::Status {
+    // A process that ended behind the next take has left that one's file.
+    if (!HasDigest(options_.fs, path, spooled.digest)) {
+      return absl::DataLossError(
+          absl::StrCat(path, " is not the update of that round"));
+    }
     ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file,
                      options_.fs->OpenForRead(path));
     ASSIGN_OR_RETURN(const PartReader reader,
@@ -248,8 +253,9 @@ absl::Status Agent::SaveInBackground() {
   const bool due =
       inner_steps_ != saved_steps_ &&
       options_.clock->Now() - last_checkpoint_ >= options_.checkpoint_every;
+  // A start that has not proved itself is to be as cold the next time.
   if (!(due || checkpoint_asked_) || writer_->busy() ||
-      !local_.version.has_value()) {
+      !local_.version.has_value() || local_.probe_due) {
     return absl::OkStatus();
   }
   if (checkpoint_asked_) {

@@ -60,6 +60,11 @@ absl::Status Link::fatal() const {
 void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
   const Instant end = options_.clock->Now() + timeout;
   MutexLock lock(&mu_);
+  if (ended_) {
+    // Nothing comes any more; a caller that goes on must not spin.
+    changed_.WaitFor(&mu_, timeout);
+    return;
+  }
   while (!stop_ && !ended_ && fatal_.ok() &&
          !(hand_in_by_.has_value() && !leaving_told_) &&
          !(view_.has_value() && view_->revision != seen)) {

@@ -97,6 +97,24 @@ TEST_CASE("C6.3 a round opens without a worker that is ten times slower") {
           "3 of 3 updates in; still in their windows: d");
 }
 
+TEST_CASE("a round that opens does not wait for a joiner's download") {
+  FourWorkers four(2.0);
+  CoreRun& run = four.run;
+  run.Join("e");
+  run.Do(BeatEvent{"e", 0, WindowReport{}});  // No digest: it holds nothing.
+  for (const char* name : {"a", "b", "c", "d"}) four.Beat(name, 2.0, 10);
+  for (const char* name : {"a", "b", "c", "d"}) run.Deliver(name);
+  run.Fold();
+  const OpenRound& open = *run.state.fragments[0].open;
+  REQUIRE(open.leases.count("e") == 0);
+  REQUIRE(open.leases.size() == 4);
+  // Alone it is waited for: nobody else could make a round.
+  for (const char* name : {"a", "b", "c", "d"}) {
+    run.Do(LeaveEvent{name, "test"});
+  }
+  REQUIRE(run.state.fragments[0].open->leases.count("e") == 1);
+}
+
 TEST_CASE("C6.3 a slow worker is folded when its window is full") {
   FourWorkers four(20.0);
   CoreRun& run = four.run;

@@ -19,6 +19,7 @@ class QuietPort final : public CoordinatorPort {
         world_->Sleep(absl::Milliseconds(10));
       }
     }
+    if (shut_down_) return absl::CancelledError("shut down");
     RunView view;
     view.revision = 1;
     view.fragments.push_back({0, /*version=*/5, Digest(), 0});
@@ -85,6 +86,36 @@ TEST_CASE("a wait ends when a stop is asked for, whatever came before") {
   REQUIRE(returned >= absl::Seconds(4));
   REQUIRE(returned < absl::Seconds(4.5));
   REQUIRE(returned_again == returned);
+}
+
+TEST_CASE(
+    "a wait on a port that was shut down ends once, and then takes time") {
+  FiberWorld world;
+  QuietPort port(&world);
+  std::vector<Instant> returned;
+  world.Spawn(world.NewGroup(), [&] {
+    Link::Options options;
+    options.port = &port;
+    options.clock = &world;
+    options.threads = &world;
+    options.beat_every = absl::Seconds(2);
+    options.stop_requested = [] { return false; };
+    Link link(options);
+    link.Start();
+    world.Sleep(absl::Seconds(1));
+    for (int i = 0; i < 2; ++i) {
+      link.WaitForChange(1, absl::Seconds(30));
+      returned.push_back(world.Now());
+    }
+    REQUIRE(link.away());
+    link.Stop();
+  });
+  world.At(absl::Seconds(4), [&] { port.Shutdown(); });
+  while (world.Step()) {
+  }
+  REQUIRE(returned.size() == 2);
+  REQUIRE(returned[0] < absl::Seconds(7));
+  REQUIRE(returned[1] > returned[0]);
 }
 
 }  // namespace

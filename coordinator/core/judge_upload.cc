@@ -131,6 +131,10 @@ absl::StatusOr<UploadVerdict> JudgeUpload(const Policy& policy,
     return absl::PermissionDeniedError(
         absl::StrCat("worker ", worker, " is evicted from this run"));
   }
+  // It may have been leased steps before its probe was judged.
+  if (!known->second.refusal.empty()) {
+    return absl::FailedPreconditionError(known->second.refusal);
+  }
   const FragmentState& of = state.fragments[fragment];
   if (round == 0 || round > of.last_round) {
     return absl::InvalidArgumentError(

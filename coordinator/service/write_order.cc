@@ -12,7 +12,6 @@ namespace {
 
 // Each takes up to 5 MiB: its window, two chunks and one that comes in.
 constexpr int kStreams = 16;
-constexpr size_t kMaxParked = 64;
 
 }  // namespace
 
@@ -37,7 +36,11 @@ absl::Status WriteOrder::Park(const void* upload, uint64_t at, const void* call,
                               std::function<void()> resume) {
   {
     MutexLock lock(&mu_);
-    if (parked_.size() >= kMaxParked) {
+    const auto waiting = std::count_if(
+        parked_.begin(), parked_.end(),
+        [&](const auto& entry) { return entry.second.upload == upload; });
+    // A sender has no more streams; it is not to take those of others.
+    if (waiting >= kMaxConnections) {
       return absl::AbortedError(
           absl::StrCat("chunk at offset ", at,
                        " came before its turn, and so did too many others: "

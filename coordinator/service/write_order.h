@@ -28,7 +28,7 @@ class WriteOrder {
   uint32_t StreamsForUpload() const;
 
   // Runs `resume` once: from Advance or, when `offset()`, asked again, has come
-  // that far, at once; not after Drop. ABORTED: too many wait.
+  // that far, at once; not after Drop. ABORTED: too many of this upload wait.
   absl::Status Park(const void* upload, uint64_t at, const void* call,
                     const std::function<uint64_t()>& offset,
                     std::function<void()> resume);

@@ -59,6 +59,13 @@ TEST_CASE("a probe with another loss is refused, with both figures") {
   REQUIRE(again.status.code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(again.status.message() == c.refusal);
   REQUIRE(run.Do(BeatEvent{"c"}).status == again.status);
+  // Nor does a lease that was given before the verdict help.
+  run.state.fragments[0].open->leases["c"] = Lease{"c", 5};
+  REQUIRE(JudgeUpload(run.policy, run.state, "c", 0, run.round(),
+                      run.Value("c"), 1000)
+              .status()
+              .message() == c.refusal);
+  run.state.fragments[0].open->leases.erase("c");
   // It takes no part.
   for (const char* name : {"a", "b"}) run.Deliver(name);
   run.Fold();

@@ -138,8 +138,11 @@ TEST_CASE("what belongs to the lineage before is told to join again") {
   // Who has seen a later start of this run, or another process at this one.
   Fencing later = run.coordinator->fencing();
   ++later.epoch;
-  CHECK(watch(later).code() == Code::kFailedPrecondition);
-  CHECK(absl::StrContains(watch(later).message(), "older copy"));
+  const absl::Status superseded = watch(later);
+  CHECK(superseded.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(superseded.message(), "older copy"));
+  // From then on nobody is served, until the process ends.
+  CHECK(watch(run.coordinator->fencing()).code() == Code::kFailedPrecondition);
   Fencing twin = run.coordinator->fencing();
   twin.boot_nonce = "87654321";
   CHECK(watch(twin).code() == Code::kFailedPrecondition);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "common/base/edit_distance.h"
 #include "common/base/logging.h"
 #include "common/base/shutdown.h"
@@ -100,6 +101,8 @@ int main(int argc, char** argv) {
   }
   while (!WaitForShutdown(absl::Hours(1))) {
   }
+  // Every caller is refused by now; for so long, that all of them hear why.
+  if ((*server)->superseded()) absl::SleepFor(absl::Seconds(3));
   (*server)->Shutdown(absl::Seconds(10));
   DILOCO_LOG(INFO) << "stopped";
   return (*server)->superseded() ? 1 : 0;

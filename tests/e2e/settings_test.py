@@ -25,7 +25,7 @@ class Settings(unittest.TestCase):
                 for event in events if "round_opened" in event["record"]}
 
     def test_set_outlasts_a_kill_and_makes_a_finished_run_go_on(self):
-        with harness.Cluster(rounds=6) as cluster:
+        with harness.Cluster(rounds=120) as cluster:
             tokens = cluster.settings["train"]["tokens"]
             per_step = harness.BATCH_TOKENS * cluster.count
             cluster.start_all()

@@ -11,6 +11,7 @@
 #include "common/io/crc32c.h"
 #include "common/tensor/scan.h"
 #include "coordinator/aggregate/fold_writer.h"
+#include "coordinator/aggregate/gram_stage.h"
 
 namespace diloco {
 namespace {
@@ -80,8 +81,27 @@ absl::Status CheckMembers(uint32_t fragment,
   return absl::OkStatus();
 }
 
+// By how much the mean may exceed the largest of the members' values.
+double LargestShare(absl::Span<const FoldMember> members,
+                    absl::Span<const TensorFactors> tensors) {
+  double total = 0;
+  for (const FoldMember& member : members) {
+    total += static_cast<double>(member.weight);
+  }
+  double largest = 1;
+  for (const TensorFactors& tensor : tensors) {
+    double sum = 0;
+    for (size_t i = 0; i < members.size(); ++i) {
+      sum += static_cast<double>(members[i].weight) * tensor.factors[i];
+    }
+    largest = std::max(largest, sum / total);
+  }
+  return largest;
+}
+
 // fp16 ends at 65504, so a change may be fine for theta and not for the blob.
 absl::Status CheckDownlink(absl::Span<const FoldMember> members,
+                           absl::Span<const TensorFactors> tensors,
                            const OuterSettings& outer, Codec codec_down,
                            absl::Span<const float> momentum) {
   if (codec_down != Codec::kFp16) return absl::OkStatus();
@@ -95,10 +115,10 @@ absl::Status CheckDownlink(absl::Span<const FoldMember> members,
                          member.update->FrameElements(i));
     }
   }
+  const double mean = updates.max_abs() * LargestShare(members, tensors);
   const double mu = outer.momentum;
-  const double m = mu * before.max_abs() + updates.max_abs();
-  const double change =
-      outer.lr * (outer.nesterov ? updates.max_abs() + mu * m : m);
+  const double m = mu * before.max_abs() + mean;
+  const double change = outer.lr * (outer.nesterov ? mean + mu * m : m);
   if (change < 65000) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the change may reach ", change,
@@ -131,9 +151,12 @@ class FrameInputs {
 
   size_t step() const { return plain_ ? kStep : kDecodedStep; }
 
-  absl::Span<const FoldInput> Next(size_t first, size_t n) {
+  // `factors` by member; empty: all 1.
+  absl::Span<const FoldInput> Next(size_t first, size_t n,
+                                   absl::Span<const double> factors) {
     for (size_t i = 0; i < members_.size(); ++i) {
       inputs_[i].weight = members_[i].weight;
+      inputs_[i].factor = factors.empty() ? 1 : factors[i];
       const absl::Span<const char> frame =
           members_[i].update->FrameBytes(frame_);
       if (plain_) {
@@ -185,16 +208,26 @@ class FrameInputs {
 
 // One frame of all members. Returns the sum of squares of the mean.
 absl::StatusOr<double> FoldFrame(absl::Span<const FoldMember> members,
+                                 absl::Span<const TensorFactors> tensors,
                                  int64_t frame, const OuterSettings& outer,
                                  Codec codec_down, absl::Span<float> theta,
                                  absl::Span<float> momentum,
                                  absl::Span<float> change) {
   FrameInputs inputs(members, frame);
+  const int64_t begin = frame * kFrameElements;
   double sum_squares = 0;
-  for (size_t first = 0; first < change.size(); first += inputs.step()) {
-    const size_t n = std::min(inputs.step(), change.size() - first);
+  size_t n = 0;
+  for (size_t first = 0; first < change.size(); first += n) {
+    n = std::min(inputs.step(), change.size() - first);
+    absl::Span<const double> factors;
+    if (!tensors.empty()) {
+      const int64_t at = begin + static_cast<int64_t>(first);
+      while (tensors.front().end <= at) tensors.remove_prefix(1);
+      n = std::min(n, static_cast<size_t>(tensors.front().end - at));
+      factors = tensors.front().factors;
+    }
     const absl::Span<float> step_change = change.subspan(first, n);
-    sum_squares += FoldTile(inputs.Next(first, n), outer,
+    sum_squares += FoldTile(inputs.Next(first, n, factors), outer,
                             momentum.subspan(first, n), step_change);
     if (codec_down != Codec::kFp32) RoundThrough(codec_down, step_change);
     ApplyChange(step_change, theta.subspan(first, n));
@@ -206,6 +239,7 @@ absl::StatusOr<double> FoldFrame(absl::Span<const FoldMember> members,
 // The one pass: theta, momentum and the blob.
 absl::StatusOr<FoldResult> FoldTiles(uint32_t fragment,
                                      absl::Span<const FoldMember> members,
+                                     absl::Span<const TensorFactors> tensors,
                                      const OuterSettings& outer,
                                      Codec codec_down, absl::Span<float> theta,
                                      absl::Span<float> momentum,
@@ -216,7 +250,7 @@ absl::StatusOr<FoldResult> FoldTiles(uint32_t fragment,
     ASSIGN_OR_RETURN(const absl::Span<float> change, writer.NextChange());
     const size_t first = tile * kFrameElements;
     ASSIGN_OR_RETURN(const double squares,
-                     FoldFrame(members, tile, outer, codec_down,
+                     FoldFrame(members, tensors, tile, outer, codec_down,
                                theta.subspan(first, change.size()),
                                momentum.subspan(first, change.size()), change));
     sum_squares += squares;
@@ -229,21 +263,42 @@ absl::StatusOr<FoldResult> FoldTiles(uint32_t fragment,
 
 }  // namespace
 
+std::vector<MergeTensor> MergeTensorsOf(const Layout& layout,
+                                        uint32_t fragment) {
+  const FragmentSpec& spec = layout.fragments[fragment];
+  const int64_t end = spec.first + spec.elements;
+  std::vector<MergeTensor> tensors;
+  for (size_t i = 0; i < layout.tensors.size(); ++i) {
+    const TensorSpec& tensor = layout.tensors[i];
+    if (tensor.offset < spec.first || tensor.offset >= end) continue;
+    const int64_t next = i + 1 < layout.tensors.size()
+                             ? layout.tensors[i + 1].offset
+                             : layout.elements;
+    tensors.push_back({next - tensor.offset,
+                       tensor.decl.tensor_class == TensorClass::kEmbedding});
+  }
+  return tensors;
+}
+
 absl::StatusOr<FoldResult> Fold(uint32_t fragment,
                                 absl::Span<const FoldMember> members,
                                 const OuterSettings& outer, Codec codec_down,
                                 absl::Span<float> theta,
                                 absl::Span<float> momentum,
-                                const FoldOutput& output) {
+                                const FoldOutput& output,
+                                const FoldMerge& merge) {
   DILOCO_CHECK(!members.empty() && !theta.empty());
   DILOCO_CHECK(theta.size() == momentum.size());
   DILOCO_CHECK((output.theta_image == nullptr) ==
                (output.momentum_image == nullptr));
   RETURN_IF_ERROR(CheckMembers(fragment, members, theta.size()));
-  RETURN_IF_ERROR(CheckDownlink(members, outer, codec_down, momentum));
   ASSIGN_OR_RETURN(
-      FoldResult result,
-      FoldTiles(fragment, members, outer, codec_down, theta, momentum, output));
+      const std::vector<TensorFactors> tensors,
+      ComputeFactors(members, merge, static_cast<int64_t>(theta.size())));
+  RETURN_IF_ERROR(CheckDownlink(members, tensors, outer, codec_down, momentum));
+  ASSIGN_OR_RETURN(FoldResult result,
+                   FoldTiles(fragment, members, tensors, outer, codec_down,
+                             theta, momentum, output));
   // One file after the other, for the sake of the memory bound: a writer holds
   // 17 MiB.
   if (output.theta_image != nullptr) {

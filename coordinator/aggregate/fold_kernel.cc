@@ -126,7 +126,7 @@ void FoldRest(const Job& job, size_t first, absl::Span<float> momentum,
       float value;
       Decode(input.codec, input.bytes.subspan(i * bytes, bytes),
              absl::MakeSpan(&value, 1));
-      sum += static_cast<double>(input.weight) * value;
+      sum += static_cast<double>(input.weight) * input.factor * value;
     }
     const float mean = static_cast<float>(sum * job.divisor);
     lanes[i % kLanes] += static_cast<double>(mean) * mean;

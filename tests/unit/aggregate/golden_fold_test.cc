@@ -1,6 +1,6 @@
 // The golden fold: fixed inputs made from integers, four rounds, the digest of
-// theta, momentum and change. Run on every path of this CPU, in the optimised
-// build and, as unit_aggregate_o0, at -O0.
+// theta, momentum and change; and golden merge factors. Run on every path of
+// this CPU, in the optimised build and, as unit_aggregate_o0, at -O0.
 #include <bit>
 #include <cstdio>
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "common/tensor/part_file.h"
 #include "coordinator/aggregate/fold_kernel.h"
+#include "coordinator/aggregate/merge_factors.h"
 #include "tests/support/catch.h"
 
 namespace diloco {
@@ -22,6 +23,7 @@ constexpr char kGoldenFp16[] =
     "2b69bf4b192501ca66e5262c4c579fa531a1c735b240408c1c89ac612bd12053";
 constexpr char kGoldenFp32[] =
     "1df5d71203ea1363bd2ad467eccd79b8e1905df161d2df2cc5fc63f45083cfe1";
+constexpr char kGoldenFactors[] = "?";
 
 // 24-bit integers of a small generator, scaled by powers of two so that fp16
 // sees ties, subnormals and all exponents.
@@ -82,6 +84,45 @@ TEST_CASE("the golden fold has the same digest on every path of this CPU") {
     INFO(CpuPathName(path));
     CHECK(GoldenFold(path, Codec::kFp16, true) == kGoldenFp16);
     CHECK(GoldenFold(path, Codec::kFp32, false) == kGoldenFp32);
+  }
+}
+
+// All products of the members, in two runs, and the factors of each rule.
+std::string GoldenFactors(CpuPath path) {
+  Source source(2);
+  std::vector<std::vector<float>> rows(kMembers);
+  for (auto& row : rows) {
+    for (size_t i = 0; i < kGoldenElements; ++i) row.push_back(source.Next());
+  }
+  GramMatrix gram(kMembers);
+  for (const auto& [first, n] :
+       {std::pair<size_t, size_t>{0, 4096}, {4096, kGoldenElements - 4096}}) {
+    std::vector<absl::Span<const float>> run;
+    for (const auto& row : rows) {
+      run.push_back(absl::MakeConstSpan(row).subspan(first, n));
+    }
+    AddGramOnPath(path, run, GramPart::kAll, &gram);
+  }
+  std::vector<double> all;
+  for (size_t i = 0; i < kMembers; ++i) {
+    for (size_t j = 0; j <= i; ++j) all.push_back(gram.at(i, j));
+  }
+  for (MergeRule rule : kMergeRules) {
+    for (double factor :
+         MergeFactors(rule, std::vector<uint64_t>{5, 1, 4, 2, 3}, gram, 1e30)) {
+      all.push_back(factor);
+    }
+  }
+  return Sha256(absl::string_view(reinterpret_cast<const char*>(all.data()),
+                                  all.size() * sizeof(double)))
+      .ToHex();
+}
+
+TEST_CASE("the golden merge factors are the same on every path of this CPU") {
+  for (CpuPath path : kCpuPaths) {
+    if (!CpuHasPath(path)) continue;
+    INFO(CpuPathName(path));
+    CHECK(GoldenFactors(path) == kGoldenFactors);
   }
 }
 

@@ -23,7 +23,8 @@ constexpr char kGoldenFp16[] =
     "2b69bf4b192501ca66e5262c4c579fa531a1c735b240408c1c89ac612bd12053";
 constexpr char kGoldenFp32[] =
     "1df5d71203ea1363bd2ad467eccd79b8e1905df161d2df2cc5fc63f45083cfe1";
-constexpr char kGoldenFactors[] = "?";
+constexpr char kGoldenFactors[] =
+    "ee5e235b70b6ff87348aca708a9b667eb286cdc21f261b9e603dcfa0ea023b20";
 
 // 24-bit integers of a small generator, scaled by powers of two so that fp16
 // sees ties, subnormals and all exponents.

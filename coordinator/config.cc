@@ -49,6 +49,7 @@ class Checker {
     ApplyPreset(config.sync.preset, &config);
     table_.Read(root, &errors_);
     CheckModel();
+    ResolveFragments();
     CheckTrain();
     CheckSync();
     CheckData();
@@ -225,8 +226,73 @@ class Checker {
     return config.sync.rounds_first + (steps - first) / config.sync.interval;
   }
 
+  // What the file leaves open follows from the model and from other keys.
+  void ResolveFragments() {
+    RunConfig::Sync& sync = loaded_.config.sync;
+    Fragmentation& fragments = sync.fragments;
+    if (!table_.IsSet("sync.fragments")) {
+      if (!fragments.names.empty()) {
+        fragments.count = static_cast<uint32_t>(fragments.names.size());
+      } else if (sync.preset == Preset::kStreaming) {
+        // Groups of three layers, as published.
+        const int64_t layers = loaded_.config.model.layers;
+        fragments.count =
+            static_cast<uint32_t>(std::max<int64_t>(2, (layers + 2) / 3));
+      }
+    }
+    if (table_.IsSet("sync.pattern")) return;
+    fragments.pattern = !fragments.names.empty() ? FragmentPattern::kNames
+                        : fragments.count == 1   ? FragmentPattern::kWhole
+                                                 : FragmentPattern::kStrided;
+  }
+
+  void CheckFragments() {
+    const RunConfig& config = loaded_.config;
+    const Fragmentation& fragments = config.sync.fragments;
+    const bool by_names = fragments.pattern == FragmentPattern::kNames;
+    if (by_names == fragments.names.empty()) {
+      Error("sync.fragment_names",
+            by_names ? "the pattern names needs it: a list of tensor names, "
+                       "with *, for each fragment"
+                     : absl::StrCat("set, but sync.pattern is ",
+                                    FragmentPatternName(fragments.pattern),
+                                    ": expected names"));
+      return;
+    }
+    // A model that is not good has its own errors in the list.
+    if (ValidateModel(config.model).ok()) {
+      const absl::Status laid_out =
+          ModelLayout(config.model, fragments).status();
+      if (!laid_out.ok()) {
+        Error(by_names ? "sync.fragment_names" : "sync.fragments",
+              laid_out.message());
+        return;
+      }
+    }
+    const RunConfig::Sync& sync = config.sync;
+    const bool first = sync.rounds_first > 0 && sync.interval_first > 0 &&
+                       sync.interval_first < sync.interval;
+    const uint32_t least = first ? sync.interval_first : sync.interval;
+    const char* const key = first ? "sync.interval_first" : "sync.interval";
+    if (fragments.count > least) {
+      Error("sync.fragments",
+            absl::StrCat(fragments.count, " fragments with ", key, " ", least,
+                         ": each is due once in it, at a step of its own; "
+                         "expected at most ",
+                         least));
+    }
+    if (sync.overlap >= least) {
+      Error("sync.overlap",
+            absl::StrCat(sync.overlap, " with ", key, " ", least,
+                         ": a result is merged before the next update is "
+                         "taken; expected 0 to ",
+                         least - 1));
+    }
+  }
+
   void CheckSync() {
     RunConfig& config = loaded_.config;
+    CheckFragments();
     if ((config.sync.interval_first == 0) != (config.sync.rounds_first == 0)) {
       Error(config.sync.interval_first == 0 ? "sync.rounds_first"
                                             : "sync.interval_first",
@@ -486,6 +552,11 @@ std::string SettingsText(const RunConfig& config) {
         field.path == "data.tokenizer" || field.path == "eval.shard") {
       continue;
     }
+    // They have no meaning for one fragment.
+    if (config.sync.fragments.count == 1 &&
+        (field.path == "sync.pattern" || field.path == "sync.fragment_names")) {
+      continue;
+    }
     absl::StrAppend(&text, field.path, " = ", field.value.print(), "\n");
   }
   if (config.data.manifest) {
@@ -564,7 +635,10 @@ RunSettings MakeRunSettings(const RunConfig& config, const Layout& layout) {
   settings.seed = config.seed;
   settings.model = config.model;
   settings.train = config.train;
-  settings.fragments = static_cast<uint32_t>(layout.fragments.size());
+  settings.fragments = config.sync.fragments;
+  settings.overlap = config.sync.overlap;
+  settings.merge = config.sync.merge;
+  settings.mix = config.sync.mix;
   settings.codec_up = config.sync.up;
   settings.codec_down = config.sync.down;
   settings.error_feedback =

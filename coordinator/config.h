@@ -21,13 +21,14 @@
 #include "common/config/run_settings.h"
 #include "common/io/digest.h"
 #include "common/io/file_system.h"
+#include "common/model/fragments.h"
 #include "common/model/model_config.h"
 #include "common/tensor/layout.h"
 #include "coordinator/core/machine.h"
 
 namespace diloco {
 
-enum class Preset { kDiloco, kFedavg };
+enum class Preset { kDiloco, kFedavg, kStreaming };
 // kAuto: for codecs whose published recipes have it, or that none has tried
 // without: not for e3m0.
 enum class ErrorFeedback { kAuto, kOn, kOff };
@@ -60,9 +61,13 @@ struct RunConfig {
 
   struct Sync {
     Preset preset = Preset::kDiloco;
+    Fragmentation fragments;
     uint32_t interval = 100;      // H, inner steps.
     uint32_t interval_first = 0;  // H of the first `rounds_first` rounds.
     uint32_t rounds_first = 0;    // 0: `interval` from the start.
+    uint32_t overlap = 0;         // tau, inner steps.
+    MergeMode merge = MergeMode::kExact;
+    double mix = 0;  // alpha: share of the local value that a merge keeps.
     std::optional<absl::Duration> deadline;  // Absent: auto.
     uint32_t min_updates = 1;
     ShortRound short_round = ShortRound::kExtend;

@@ -155,15 +155,39 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
   RunConfig::Sync* sync = &config->sync;
   const Change boundary = Change::kBoundary;
   const Change at_once = Change::kAtOnce;
-  table.Add({.path = "sync.preset",
-             .value = NotYet(
-                 Choice<Preset>(&sync->preset, {{"diloco", Preset::kDiloco},
-                                                {"fedavg", Preset::kFedavg}}),
-                 {"streaming", "decoupled", "async", "sparse", "eager"}),
-             .doc = "Named defaults for interval, up and outer."});
+  table.Add(
+      {.path = "sync.preset",
+       .value = NotYet(
+           Choice<Preset>(&sync->preset, {{"diloco", Preset::kDiloco},
+                                          {"fedavg", Preset::kFedavg},
+                                          {"streaming", Preset::kStreaming}}),
+           {"decoupled", "async", "sparse", "eager"}),
+       .doc = "Named defaults for fragments, interval, overlap, mix, up "
+              "and outer."});
   table.Add({.path = "sync.fragments",
-             .value = Count(&extras->fragments, 1u, 1u),
-             .doc = "Parts of theta with versions of their own."});
+             .value = Count(&sync->fragments.count, 1u, 100000u),
+             .doc = "P: parts of theta with versions of their own, each due "
+                    "every interval steps, evenly spread; at most one for each "
+                    "tensor, and no more than the interval has steps."});
+  table.Add(
+      {.path = "sync.pattern",
+       .value = Choice<FragmentPattern>(
+           &sync->fragments.pattern,
+           {{"whole", FragmentPattern::kWhole},
+            {"sequential", FragmentPattern::kSequential},
+            {"strided", FragmentPattern::kStrided},
+            {"balanced", FragmentPattern::kBalanced},
+            {"names", FragmentPattern::kNames}}),
+       .doc = "How tensors are grouped. sequential: layers in a row; strided: "
+              "every P-1st layer, embedding, head and final norm apart; "
+              "balanced: by bytes; names: by fragment_names. Default: whole "
+              "for one fragment, else strided."});
+  table.Add({.path = "sync.fragment_names",
+             .value = OrNone(TextList(&sync->fragments.names),
+                             &sync->fragments.names),
+             .doc = "Pattern names: for each fragment which tensors it takes, "
+                    "* for any characters, | between alternatives; the first "
+                    "that matches counts."});
   table.Add({.path = "sync.interval",
              .value = Count(&sync->interval, 1u, 1000000u),
              .doc = "H: inner steps of a round.",
@@ -175,6 +199,22 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
   table.Add({.path = "sync.rounds_first",
              .value = Count(&sync->rounds_first, 0u, 1000000u),
              .doc = "Rounds that use interval_first; 0: none.",
+             .change = boundary});
+  table.Add({.path = "sync.overlap",
+             .value = Count(&sync->overlap, 0u, 1000000u),
+             .doc = "Inner steps between the taking of an update and the "
+                    "merging of its round's result; below interval.",
+             .change = boundary});
+  table.Add(
+      {.path = "sync.merge",
+       .value = Choice<MergeMode>(&sync->merge, {{"exact", MergeMode::kExact},
+                                                 {"slip", MergeMode::kSlip}}),
+       .doc = "exact: after overlap steps, waiting if the result is not there; "
+              "slip: at the first step boundary after it has come.",
+       .change = boundary});
+  table.Add({.path = "sync.mix",
+             .value = Real(&sync->mix, kShare),
+             .doc = "Share of the local value that a merge keeps.",
              .change = boundary});
   table.Add({.path = "sync.quorum",
              .value = Only(&extras->only, "all"),
@@ -242,10 +282,7 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
                        {"fp16", "bf16"}),
        .doc = "Encoding of the change that workers apply.",
        .change = boundary});
-  for (const char* later : {"sync.pattern", "sync.overlap", "sync.merge",
-                            "sync.mix", "sync.grace"}) {
-    table.Refuse(later, "not available yet in this build; remove it");
-  }
+  table.Refuse("sync.grace", "not available yet in this build; remove it");
   table.Add({.path = "outer.rule",
              .value = Choice<OuterRule>(&config->outer.rule,
                                         {{"nesterov", OuterRule::kNesterov},
@@ -407,6 +444,14 @@ void ApplyPreset(Preset preset, RunConfig* config) {
       break;
     case Preset::kFedavg:
       config->outer = {.rule = OuterRule::kSgd, .lr = 1.0, .momentum = 0.0};
+      break;
+    case Preset::kStreaming:
+      // `fragments` follows from the model's layers.
+      config->sync.overlap = 2;
+      config->sync.mix = 0.5;
+      config->sync.up = Codec::kE3m0;
+      config->outer = {
+          .rule = OuterRule::kNesterov, .lr = 0.4, .momentum = 0.9};
       break;
   }
 }

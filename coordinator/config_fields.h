@@ -17,7 +17,6 @@ struct RunFileExtras {
   std::string manifest;
   std::string eval_shard;
   // Keys with one legal value, or none that matters, in this build.
-  uint32_t fragments = 1;
   uint32_t export_every = 50;
   uint32_t export_keep = 3;
   int only = 0;

@@ -7,6 +7,7 @@
 #include "common/base/shutdown.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/model/fragments.h"
 #include "common/model/hf_directory.h"
 #include "common/model/initialiser.h"
 #include "common/rpc/server.h"
@@ -20,7 +21,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   options.fs = fs;
   options.run = config.run;
   options.policy = MakePolicy(config);
-  ASSIGN_OR_RETURN(options.layout, BuildLayout(ModelTensors(config.model), 1));
+  ASSIGN_OR_RETURN(options.layout,
+                   ModelLayout(config.model, config.sync.fragments));
   options.settings = MakeRunSettings(config, options.layout);
   options.settings_text = SettingsText(config);
   options.settings_digest = SettingsDigest(config);

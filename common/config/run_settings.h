@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/io/digest.h"
+#include "common/model/fragments.h"
 #include "common/model/model_config.h"
 #include "common/tensor/codec.h"
 
@@ -14,6 +15,10 @@ namespace diloco {
 
 enum class ScheduleShape { kWsd, kCosine, kLinear, kConstant };
 enum class LatePolicy { kCarry, kReject };
+// When a worker merges a new global fragment. kExact: `overlap` steps after the
+// take, waiting for it if it must; kSlip: at the first step boundary after it
+// has arrived.
+enum class MergeMode { kExact, kSlip };
 
 struct TrainSettings {
   uint64_t tokens = 0;        // Folded tokens of all workers; the run's end.
@@ -39,7 +44,10 @@ struct RunSettings {
   uint64_t seed = 0;
   ModelConfig model;
   TrainSettings train;
-  uint32_t fragments = 1;
+  Fragmentation fragments;
+  uint32_t overlap = 0;  // tau: inner steps between take and merge.
+  MergeMode merge = MergeMode::kExact;
+  double mix = 0;  // alpha: share of the local value that a merge keeps.
   Codec codec_up = Codec::kFp16;
   Codec codec_down = Codec::kFp32;
   // What the encoding of an update loses goes into the next one.

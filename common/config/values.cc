@@ -33,6 +33,16 @@ std::string NotPlain(const Node& node, absl::string_view what) {
   return "";
 }
 
+std::string QuotedList(const std::vector<std::string>& texts) {
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(texts, ", ",
+                    [](std::string* out, const std::string& text) {
+                      *out += QuoteText(text);
+                    }),
+      "]");
+}
+
 std::string NotText(const Node& node) {
   if (node.kind == Node::Kind::kMap) return "it is a map";
   if (node.kind == Node::Kind::kList) return "it is a list";
@@ -369,6 +379,26 @@ Value Path(std::string* target, std::string base) {
   return value;
 }
 
+Value TextList(std::vector<std::string>* target) {
+  Value value;
+  value.expected = "a list of texts";
+  value.read = [target](const Node& node) -> std::string {
+    if (node.kind != Node::Kind::kList) return "it is no list";
+    if (node.items.empty()) return "the list is empty";
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < node.items.size(); ++i) {
+      if (std::string problem = NotText(node.items[i]); !problem.empty()) {
+        return absl::StrCat("item ", i + 1, ": ", problem);
+      }
+      texts.push_back(node.items[i].text);
+    }
+    *target = std::move(texts);
+    return "";
+  };
+  value.print = [target] { return QuotedList(*target); };
+  return value;
+}
+
 Value PathList(std::vector<std::string>* target, std::string base) {
   Value value;
   value.expected = "a path or a list of paths";
@@ -390,11 +420,7 @@ Value PathList(std::vector<std::string>* target, std::string base) {
     *target = std::move(paths);
     return "";
   };
-  value.print = [target] {
-    std::vector<std::string> items;
-    for (const std::string& path : *target) items.push_back(QuoteText(path));
-    return absl::StrCat("[", absl::StrJoin(items, ", "), "]");
-  };
+  value.print = [target] { return QuotedList(*target); };
   return value;
 }
 

@@ -76,6 +76,9 @@ Value Path(std::string* target, std::string base);
 // One path or a list of them, likewise.
 Value PathList(std::vector<std::string>* target, std::string base);
 
+// A list of texts, none of them blank.
+Value TextList(std::vector<std::string>* target);
+
 // One of the named values.
 template <typename T>
 Value Choice(T* target, std::vector<std::pair<std::string, T>> choices) {

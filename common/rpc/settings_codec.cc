@@ -25,6 +25,16 @@ constexpr std::array<std::pair<LatePolicy, const char*>, 2> kLates = {{
     {LatePolicy::kCarry, "carry"},
     {LatePolicy::kReject, "reject"},
 }};
+constexpr std::array<std::pair<MergeMode, const char*>, 2> kMerges = {{
+    {MergeMode::kExact, "exact"},
+    {MergeMode::kSlip, "slip"},
+}};
+constexpr std::array<FragmentPattern, 5> kPatterns = {
+    FragmentPattern::kWhole, FragmentPattern::kSequential,
+    FragmentPattern::kStrided, FragmentPattern::kBalanced,
+    FragmentPattern::kNames};
+// More than any model has tensors.
+constexpr uint32_t kMaxFragments = 1 << 20;
 constexpr char kPrecision[] = "fp32";
 
 template <typename Enum, size_t kSize>
@@ -58,6 +68,24 @@ absl::StatusOr<Codec> DecodeCodecName(absl::string_view field,
   absl::StatusOr<Codec> codec = ParseCodec(name);
   if (!codec.ok()) return Unknown(field, name);
   return codec;
+}
+
+absl::StatusOr<Fragmentation> DecodeFragments(const v1::RunSettings& in) {
+  Fragmentation fragments;
+  fragments.count = in.fragments();
+  fragments.names.assign(in.fragment_names().begin(),
+                         in.fragment_names().end());
+  if (fragments.count == 0 || fragments.count > kMaxFragments) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run settings from the coordinator have ", fragments.count,
+                     " fragments; expected 1 to ", kMaxFragments));
+  }
+  for (FragmentPattern pattern : kPatterns) {
+    if (in.pattern() != FragmentPatternName(pattern)) continue;
+    fragments.pattern = pattern;
+    return fragments;
+  }
+  return Unknown("sync.pattern", in.pattern());
 }
 
 void EncodeModel(const ModelConfig& model, v1::ModelConfig* out) {
@@ -148,7 +176,14 @@ void EncodeRunSettings(const RunSettings& settings, v1::RunSettings* out) {
   out->set_seed(settings.seed);
   EncodeModel(settings.model, out->mutable_model());
   EncodeTrain(settings.train, out->mutable_train());
-  out->set_fragments(settings.fragments);
+  out->set_fragments(settings.fragments.count);
+  out->set_pattern(FragmentPatternName(settings.fragments.pattern));
+  for (const std::string& names : settings.fragments.names) {
+    out->add_fragment_names(names);
+  }
+  out->set_overlap(settings.overlap);
+  out->set_merge(NameOf(kMerges, settings.merge));
+  out->set_mix(settings.mix);
   out->set_codec_up(CodecName(settings.codec_up));
   out->set_codec_down(CodecName(settings.codec_down));
   out->set_error_feedback(settings.error_feedback);
@@ -167,7 +202,15 @@ absl::StatusOr<RunSettings> DecodeRunSettings(const v1::RunSettings& in) {
   RETURN_IF_ERROR(
       WithContext(ValidateModel(settings.model), "model of the run"));
   ASSIGN_OR_RETURN(settings.train, DecodeTrain(in.train()));
-  settings.fragments = in.fragments();
+  ASSIGN_OR_RETURN(settings.fragments, DecodeFragments(in));
+  settings.overlap = in.overlap();
+  ASSIGN_OR_RETURN(settings.merge, ValueOf(kMerges, "sync.merge", in.merge()));
+  settings.mix = in.mix();
+  if (!(settings.mix >= 0 && settings.mix <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run settings from the coordinator have mix ",
+                     settings.mix, "; expected 0 to 1"));
+  }
   ASSIGN_OR_RETURN(settings.codec_up,
                    DecodeCodecName("sync.up", in.codec_up()));
   ASSIGN_OR_RETURN(settings.codec_down,

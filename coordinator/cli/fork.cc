@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/model/fragments.h"
 #include "common/tensor/layout.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/message_json.h"
@@ -27,7 +28,7 @@ absl::Status RunFork(const Invocation& invocation) {
                    LoadRunFile(invocation.Get("config")));
   const RunConfig& config = loaded.config;
   ASSIGN_OR_RETURN(const Layout layout,
-                   BuildLayout(ModelTensors(config.model), 1));
+                   ModelLayout(config.model, config.sync.fragments));
   ForkTarget target;
   target.state_dir = config.state.dir;
   target.run = config.run;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "common/model/fragments.h"
 #include "common/model/hf_directory.h"
 #include "common/tensor/layout.h"
 #include "coordinator/cli/commands.h"
@@ -90,7 +91,7 @@ absl::Status RunRefold(const Invocation& invocation) {
   const RunConfig& config = loaded.config;
   FileSystem* const fs = FileSystem::Posix();
   ASSIGN_OR_RETURN(const Layout layout,
-                   BuildLayout(ModelTensors(config.model), 1));
+                   ModelLayout(config.model, config.sync.fragments));
   ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
                    RunArchive::Read(fs, config.state.dir));
   const std::set<std::string> without =

@@ -10,6 +10,7 @@
 #include "common/base/random_source.h"
 #include "common/base/status_macros.h"
 #include "common/base/threads.h"
+#include "common/model/fragments.h"
 #include "common/model/model_config.h"
 #include "worker/runtime/agent.h"
 
@@ -165,8 +166,7 @@ absl::Status Agent::JoinRun() {
 absl::Status Agent::PrepareTraining() {
   const RunSettings& settings = joined_.settings;
   RETURN_IF_ERROR(ValidateModel(settings.model));
-  ASSIGN_OR_RETURN(layout_, BuildLayout(ModelTensors(settings.model),
-                                        static_cast<int>(settings.fragments)));
+  ASSIGN_OR_RETURN(layout_, ModelLayout(settings.model, settings.fragments));
   if (layout_.ComputeDigest() != settings.layout_digest) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this worker lays the model out as ", layout_.ComputeDigest().Short(),

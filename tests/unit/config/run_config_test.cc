@@ -117,25 +117,105 @@ TEST_CASE("codecs of updates, their error feedback and rounding") {
   }
 }
 
+TEST_CASE("fragments: what the file leaves open follows from it") {
+  const auto sync = [](absl::string_view keys) {
+    return Good(absl::StrCat(kRunBase, "sync: {", keys, "}\n")).sync;
+  };
+  // Of the two layers of this model.
+  RunConfig::Sync s = sync("preset: streaming");
+  CHECK(s.fragments == Fragmentation{FragmentPattern::kStrided, 2, {}});
+  CHECK(s.interval == 100);
+  CHECK(s.overlap == 2);
+  CHECK(s.merge == MergeMode::kExact);
+  CHECK(s.mix == 0.5);
+  CHECK(s.up == Codec::kE3m0);
+  s = sync("preset: streaming, fragments: 3, overlap: 0, mix: 0");
+  CHECK(s.fragments == Fragmentation{FragmentPattern::kStrided, 3, {}});
+  CHECK(s.overlap == 0);
+  CHECK(s.mix == 0);
+  CHECK(sync("interval: 5").fragments == Fragmentation());
+  CHECK(sync("fragments: 5, pattern: balanced, interval: 5").fragments ==
+        Fragmentation{FragmentPattern::kBalanced, 5, {}});
+  s = sync("fragment_names: [\"*embed*\", \"*\"], merge: slip");
+  CHECK(s.fragments ==
+        Fragmentation{FragmentPattern::kNames, 2, {"*embed*", "*"}});
+  CHECK(s.merge == MergeMode::kSlip);
+
+  const RunConfig c =
+      Good(absl::StrCat(kRunBase, "sync: {preset: streaming}\n"));
+  const auto layout = ModelLayout(c.model, c.sync.fragments);
+  REQUIRE(layout.ok());
+  const RunSettings settings = MakeRunSettings(c, *layout);
+  CHECK(settings.fragments == c.sync.fragments);
+  CHECK(settings.overlap == 2);
+  CHECK(settings.mix == 0.5);
+  CHECK(settings.layout_digest !=
+        BuildLayout(ModelTensors(c.model), 1)->ComputeDigest());
+}
+
+TEST_CASE("impossible fragments and overlaps: rule, range and place") {
+  struct Case {
+    const char* keys;
+    const char* key;
+    const char* words;
+  };
+  const Case cases[] = {
+      {"fragments: 0", "sync.fragments", "from 1 to 100000"},
+      {"fragments: 4", "sync.fragments", "expected from 2 to 3"},
+      {"fragments: 3, pattern: sequential", "sync.fragments",
+       "it has 2 layers; expected from 1 to 2"},
+      {"fragments: 2, pattern: whole", "sync.fragments", "expected 1"},
+      {"fragments: 90, pattern: balanced", "sync.fragments",
+       "tensors; expected from 1 to"},
+      {"fragments: 3, interval: 2", "sync.fragments",
+       "3 fragments with sync.interval 2"},
+      {"fragments: 3, interval: 9, interval_first: 2, rounds_first: 1",
+       "sync.fragments", "sync.interval_first 2"},
+      {"overlap: 100", "sync.overlap", "expected 0 to 99"},
+      {"overlap: 5, interval: 9, interval_first: 5, rounds_first: 1",
+       "sync.overlap", "expected 0 to 4"},
+      {"overlap: -1", "sync.overlap", "expected"},
+      {"mix: 1.5", "sync.mix", "expected a number from 0 to 1"},
+      {"mix: -0.1", "sync.mix", "expected a number from 0 to 1"},
+      {"merge: later", "sync.merge", "one of exact, slip"},
+      {"pattern: names", "sync.fragment_names", "needs it"},
+      {"fragments: 2, pattern: balanced, fragment_names: [\"*\", \"a\"]",
+       "sync.fragment_names", "but sync.pattern is balanced"},
+      {"fragments: 3, fragment_names: [\"*embed*\", \"*\"]",
+       "sync.fragment_names", "expected 2"},
+      {"fragment_names: [\"*embed*\"]", "sync.fragment_names",
+       "no pattern matches"},
+      {"fragment_names: []", "sync.fragment_names", "the list is empty"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.keys);
+    const std::vector<std::string> errors =
+        RunErrors(absl::StrCat(kRunBase, "sync: {", c.keys, "}\n"));
+    REQUIRE(errors.size() == 1);
+    CAPTURE(errors[0]);
+    CHECK(absl::StartsWith(errors[0], "run.yaml:5:"));
+    CHECK(absl::StrContains(errors[0], absl::StrCat(c.key, ": ")));
+    CHECK(absl::StrContains(errors[0], c.words));
+  }
+}
+
 TEST_CASE("what this build does not have is refused by name") {
   struct Case {
     const char* line;
     const char* words;
   };
   const Case cases[] = {
-      {"sync: {preset: streaming}",
-       "sync.preset: got streaming: it is not available yet"},
-      {"sync: {preset: decoupled}", "not available yet"},
+      {"sync: {preset: decoupled}",
+       "sync.preset: got decoupled: it is not available yet"},
       {"sync: {preset: async}", "not available yet"},
       {"sync: {preset: sparse}", "not available yet"},
       {"sync: {preset: eager}", "not available yet"},
-      {"sync: {preset: dilico}", "one of diloco, fedavg"},
+      {"sync: {preset: dilico}", "one of diloco, fedavg, streaming"},
       {"sync: {quorum: 0.9}", "expected all"},
       {"sync: {up: topk2}", "not available yet"},
       {"sync: {down: fp16}", "not available yet"},
       {"sync: {late: discount}", "not available yet"},
-      {"sync: {fragments: 2}", "from 1 to 1"},
-      {"sync: {overlap: 2}", "sync.overlap: not available yet"},
+      {"sync: {grace: 5s}", "sync.grace: not available yet"},
       {"prices: {gpu_hour: 1}", "prices: not available yet"},
       {"sync: {deadline: 90}", "needs a unit"},
       {"sync: {min_updates: 300}", "more than join.max_workers 256"},
@@ -486,7 +566,7 @@ TEST_CASE("policy and run settings carry the file's values") {
   CHECK(s.run == "kjv");
   CHECK(s.model == c.model);
   CHECK(s.train == c.train);
-  CHECK(s.fragments == 1);
+  CHECK(s.fragments == Fragmentation());
   CHECK(s.layout_digest == layout->ComputeDigest());
 }
 

@@ -42,6 +42,11 @@ RunSettings Sample() {
   settings.train.decay_share = 0.3;
   settings.train.min_lr = 0.05;
   settings.train.max_skipped_steps = 3;
+  settings.fragments = {
+      FragmentPattern::kNames, 3, {"*embed*|*norm*", "*mlp*", "*"}};
+  settings.overlap = 5;
+  settings.merge = MergeMode::kSlip;
+  settings.mix = 0.25;
   settings.codec_up = Codec::kFp32;
   settings.codec_down = Codec::kFp16;
   settings.error_feedback = true;

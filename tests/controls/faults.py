@@ -164,8 +164,7 @@ FAULTS = [
           "unit_core"),
     fault("what a slow worker has trained is dropped with an image",
           "worker/runtime/versions.cc",
-          "RETURN_IF_ERROR(carry ? trainer_->Rebase(fragment, values)\n"
-          "                            : trainer_->Load(fragment, values));",
+          "RETURN_IF_ERROR(trainer_->Adopt(fragment, values, mode, /*mix=*/0));",
           "RETURN_IF_ERROR(trainer_->Load(fragment, values));",
           "component_agent"),
     fault("a probe leaves its steps in the optimiser",

@@ -47,9 +47,10 @@ class SimTrainer final : public Trainer {
     window_.clear();
     return inner_.Load(fragment, values);
   }
-  absl::Status Rebase(uint32_t fragment,
-                      absl::Span<const float> values) override {
-    return inner_.Rebase(fragment, values);
+  absl::Status Adopt(uint32_t fragment, absl::Span<const float> values,
+                     MergeMode mode, float mix) override {
+    if (mode == MergeMode::kMix) window_.clear();
+    return inner_.Adopt(fragment, values, mode, mix);
   }
   absl::StatusOr<Ticket> Take(uint32_t fragment) override {
     taken_ = window_;
@@ -59,10 +60,10 @@ class SimTrainer final : public Trainer {
     return inner_.Encode(ticket, writer);
   }
   absl::Status Merge(uint32_t fragment, const PartReader& change,
-                     MergeMode mode) override {
+                     MergeMode mode, float mix) override {
     if (hooks_.keep_delivered) mode = MergeMode::kCarry;
-    if (mode == MergeMode::kReplace) window_.clear();
-    return inner_.Merge(fragment, change, mode);
+    if (mode == MergeMode::kMix) window_.clear();
+    return inner_.Merge(fragment, change, mode, mix);
   }
   Digest AnchorDigest(uint32_t fragment) override {
     return inner_.AnchorDigest(fragment);

@@ -39,10 +39,10 @@ absl::Status Agent::ApplyFiles(const std::vector<RemoteFile>& files,
           path, ": ", reader.header().elements, " elements of fragment ",
           fragment, " do not fit the model's layout"));
     }
+    const Trainer::MergeMode mode =
+        carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kMix;
     if (!file.image) {
-      RETURN_IF_ERROR(trainer_->Merge(
-          fragment, reader,
-          carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kReplace));
+      RETURN_IF_ERROR(trainer_->Merge(fragment, reader, mode, /*mix=*/0));
     } else {
       std::vector<float> values(static_cast<size_t>(reader.header().elements));
       for (int64_t i = 0; i < reader.frames(); ++i) {
@@ -51,8 +51,7 @@ absl::Status Agent::ApplyFiles(const std::vector<RemoteFile>& files,
                    static_cast<size_t>(i * kFrameElements),
                    static_cast<size_t>(reader.FrameElements(i)))));
       }
-      RETURN_IF_ERROR(carry ? trainer_->Rebase(fragment, values)
-                            : trainer_->Load(fragment, values));
+      RETURN_IF_ERROR(trainer_->Adopt(fragment, values, mode, /*mix=*/0));
     }
     RETURN_IF_ERROR(options_.fs->Remove(path));
     held_digest_ = trainer_->AnchorDigest(fragment);

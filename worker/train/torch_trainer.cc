@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "common/tensor/flat_math.h"
 #include "worker/train/adamw.h"
 #include "worker/train/batch_tensors.h"
 #include "worker/train/device.h"
@@ -70,20 +71,6 @@ class TorchTrainer final : public Trainer {
     return Guarded("load", [&] { return WriteLocal(fragment, values); });
   }
 
-  absl::Status Rebase(uint32_t fragment,
-                      absl::Span<const float> values) override {
-    RETURN_IF_ERROR(CheckFragment(fragment, values.size()));
-    const absl::Span<float> anchor = AnchorOf(fragment);
-    std::vector<float> local(anchor.size());
-    RETURN_IF_ERROR(Guarded(
-        "rebase", [&] { return CopyLocal(fragment, absl::MakeSpan(local)); }));
-    for (size_t i = 0; i < local.size(); ++i) {
-      local[i] += values[i] - anchor[i];
-      anchor[i] = values[i];
-    }
-    return Guarded("rebase", [&] { return WriteLocal(fragment, local); });
-  }
-
   absl::StatusOr<Ticket> Take(uint32_t fragment) override {
     RETURN_IF_ERROR(CheckFragment(fragment));
     std::vector<float>& delta = taken_[fragment];
@@ -115,15 +102,16 @@ class TorchTrainer final : public Trainer {
   }
 
   absl::Status Merge(uint32_t fragment, const PartReader& change,
-                     MergeMode mode) override {
+                     MergeMode mode, float mix) override {
     RETURN_IF_ERROR(CheckChange(fragment, change));
     const absl::Span<float> anchor = AnchorOf(fragment);
     std::vector<float> frame(std::min<size_t>(kFrameElements, anchor.size()));
     for (int64_t i = 0; i < change.frames(); ++i) {
       RETURN_IF_ERROR(change.ReadFrame(i, FrameSpan(change, i, frame)));
     }
+    const bool replace = mode == MergeMode::kMix && mix == 0;
     std::vector<float> local;
-    if (mode == MergeMode::kCarry) {
+    if (!replace) {
       local.resize(anchor.size());
       RETURN_IF_ERROR(Guarded(
           "merge", [&] { return CopyLocal(fragment, absl::MakeSpan(local)); }));
@@ -135,14 +123,35 @@ class TorchTrainer final : public Trainer {
       for (size_t j = 0; j < values.size(); ++j) {
         anchor[first + j] += values[j];
       }
-      if (mode == MergeMode::kReplace) continue;
+      if (mode == MergeMode::kMix) continue;
       for (size_t j = 0; j < values.size(); ++j) local[first + j] += values[j];
     }
+    if (mode == MergeMode::kMix && !replace) {
+      MixInto(mix, anchor, absl::MakeSpan(local));
+    }
     return Guarded("merge", [&] {
-      return WriteLocal(fragment, mode == MergeMode::kCarry
-                                      ? absl::Span<const float>(local)
-                                      : absl::Span<const float>(anchor));
+      return WriteLocal(fragment, replace ? absl::Span<const float>(anchor)
+                                          : absl::Span<const float>(local));
     });
+  }
+
+  absl::Status Adopt(uint32_t fragment, absl::Span<const float> values,
+                     MergeMode mode, float mix) override {
+    if (mode == MergeMode::kMix && mix == 0) return Load(fragment, values);
+    RETURN_IF_ERROR(CheckFragment(fragment, values.size()));
+    const absl::Span<float> anchor = AnchorOf(fragment);
+    std::vector<float> local(anchor.size());
+    RETURN_IF_ERROR(Guarded(
+        "adopt", [&] { return CopyLocal(fragment, absl::MakeSpan(local)); }));
+    if (mode == MergeMode::kMix) {
+      MixInto(mix, values, absl::MakeSpan(local));
+    } else {
+      for (size_t i = 0; i < local.size(); ++i) {
+        local[i] += values[i] - anchor[i];
+      }
+    }
+    std::copy(values.begin(), values.end(), anchor.begin());
+    return Guarded("adopt", [&] { return WriteLocal(fragment, local); });
   }
 
   Digest AnchorDigest(uint32_t fragment) override {

@@ -64,10 +64,6 @@ class Trainer {
   // Sets anchor and local values of a fragment (elements as in the layout).
   virtual absl::Status Load(uint32_t fragment,
                             absl::Span<const float> values) = 0;
-  // Sets the anchor and moves the local values along with it: steps that were
-  // not taken stay in them.
-  virtual absl::Status Rebase(uint32_t fragment,
-                              absl::Span<const float> values) = 0;
   // Copies anchor - local of a fragment and returns; the copy is independent
   // of later steps. At most one ticket per fragment.
   struct Ticket {
@@ -78,14 +74,19 @@ class Trainer {
   // finishes the writer.
   virtual absl::Status Encode(Ticket ticket, PartWriter& writer) = 0;
 
+  // What becomes of the local values when a change is added to the anchor.
   enum class MergeMode {
-    kReplace,  // anchor += change; local = anchor.
-    kCarry,    // anchor += change; local += change.
+    kMix,    // local = mix * local + (1 - mix) * anchor (MixInto).
+    kCarry,  // local += change.
   };
-  // Applies a decoded update blob. All frames are verified first: after an
-  // error nothing has changed.
+  // Applies a decoded update blob. `mix`, 0..1, is the share of the local
+  // values that kMix keeps: at 0 they are replaced. All frames are verified
+  // first: after an error nothing has changed.
   virtual absl::Status Merge(uint32_t fragment, const PartReader& change,
-                             MergeMode mode) = 0;
+                             MergeMode mode, float mix) = 0;
+  // The same where the new anchor comes whole.
+  virtual absl::Status Adopt(uint32_t fragment, absl::Span<const float> values,
+                             MergeMode mode, float mix) = 0;
 
   virtual Digest AnchorDigest(uint32_t fragment) = 0;
   // Copies out, e.g. for export and comparison.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/tensor/flat_math.h"
 
 namespace diloco {
 namespace {
@@ -77,16 +78,21 @@ absl::Status FakeTrainer::Load(uint32_t fragment,
   return absl::OkStatus();
 }
 
-absl::Status FakeTrainer::Rebase(uint32_t fragment,
-                                 absl::Span<const float> values) {
+absl::Status FakeTrainer::Adopt(uint32_t fragment,
+                                absl::Span<const float> values, MergeMode mode,
+                                float mix) {
   const absl::Span<float> local = Range(fragment, local_);
   const absl::Span<float> anchor = Range(fragment, anchor_);
   if (values.size() != local.size()) {
     return absl::InvalidArgumentError("size differs");
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    local[i] += values[i] - anchor[i];
+    if (mode == MergeMode::kCarry) local[i] += values[i] - anchor[i];
     anchor[i] = values[i];
+  }
+  if (mode == MergeMode::kMix) {
+    steps_off_anchor_ = 0;
+    MixInto(mix, anchor, local);
   }
   return absl::OkStatus();
 }
@@ -109,7 +115,7 @@ absl::Status FakeTrainer::Encode(Ticket, PartWriter& writer) {
 }
 
 absl::Status FakeTrainer::Merge(uint32_t fragment, const PartReader& change,
-                                MergeMode mode) {
+                                MergeMode mode, float mix) {
   const absl::Span<float> local = Range(fragment, local_);
   const absl::Span<float> anchor = Range(fragment, anchor_);
   std::vector<float> values(static_cast<size_t>(change.header().elements));
@@ -119,14 +125,13 @@ absl::Status FakeTrainer::Merge(uint32_t fragment, const PartReader& change,
                                 static_cast<size_t>(i * kFrameElements),
                                 static_cast<size_t>(change.FrameElements(i)))));
   }
-  if (mode == MergeMode::kReplace) steps_off_anchor_ = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     anchor[i] += values[i];
-    if (mode == MergeMode::kCarry) {
-      local[i] += values[i];
-    } else {
-      local[i] = anchor[i];
-    }
+    if (mode == MergeMode::kCarry) local[i] += values[i];
+  }
+  if (mode == MergeMode::kMix) {
+    steps_off_anchor_ = 0;
+    MixInto(mix, anchor, local);
   }
   return absl::OkStatus();
 }

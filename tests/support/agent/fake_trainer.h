@@ -70,12 +70,12 @@ class FakeTrainer final : public Trainer {
   absl::StatusOr<LossSum> Evaluate(const Batch& batch) override;
   absl::StatusOr<LossSum> EvaluateAnchor(const Batch& batch) override;
   absl::Status Load(uint32_t fragment, absl::Span<const float> values) override;
-  absl::Status Rebase(uint32_t fragment,
-                      absl::Span<const float> values) override;
+  absl::Status Adopt(uint32_t fragment, absl::Span<const float> values,
+                     MergeMode mode, float mix) override;
   absl::StatusOr<Ticket> Take(uint32_t fragment) override;
   absl::Status Encode(Ticket ticket, PartWriter& writer) override;
   absl::Status Merge(uint32_t fragment, const PartReader& change,
-                     MergeMode mode) override;
+                     MergeMode mode, float mix) override;
   Digest AnchorDigest(uint32_t fragment) override;
   absl::Status ReadAnchor(uint32_t fragment, absl::Span<float> out) override;
   absl::Status ReadLocal(uint32_t fragment, absl::Span<float> out) override;

@@ -45,7 +45,7 @@ void CheckAgainstPlainTraining(const ModelConfig& config,
         Must(Fold(0, members, outer, Codec::kFp32, absl::MakeSpan(global),
                   absl::MakeSpan(momentum), {.blob = blob.get()}));
     Must(worker->Merge(0, testing::OpenPart(dir.File("change")),
-                       Trainer::MergeMode::kReplace));
+                       Trainer::MergeMode::kMix, 0));
     REQUIRE(worker->AnchorDigest(0) == fold.digest);
   }
   REQUIRE(testing::RelativeDistance(testing::LocalOf(*plain), theta) > 1e-4);

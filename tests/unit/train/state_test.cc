@@ -1,8 +1,10 @@
 // Anchors, takes, merges and the state that continues a run bit for bit.
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/tensor/flat_math.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/train/part_files.h"
@@ -33,8 +35,8 @@ TEST_CASE("training moves local values and never the anchor") {
   // After a merge they are equal in value and still apart in memory.
   const TempDir dir;
   WritePart(dir.File("change"), std::vector<float>(theta.size(), 0.0f));
-  Must(trainer->Merge(0, OpenPart(dir.File("change")),
-                      Trainer::MergeMode::kReplace));
+  Must(trainer->Merge(0, OpenPart(dir.File("change")), Trainer::MergeMode::kMix,
+                      0));
   REQUIRE(LocalOf(*trainer) == theta);
   Must(trainer->Step(testing::RandomBatch(config, 2, 3), 1e-2));
   REQUIRE(AnchorOf(*trainer) == theta);
@@ -79,7 +81,7 @@ TEST_CASE("merge adds the change to the anchor and replaces or carries local") {
   const bool carry = GENERATE(false, true);
   Must(trainer->Merge(
       0, OpenPart(dir.File("change")),
-      carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kReplace));
+      carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kMix, 0));
   const std::vector<float> anchor = AnchorOf(*trainer);
   const std::vector<float> merged = LocalOf(*trainer);
   for (size_t i = 0; i < theta.size(); ++i) {
@@ -88,7 +90,24 @@ TEST_CASE("merge adds the change to the anchor and replaces or carries local") {
   }
 }
 
-TEST_CASE("rebase sets the anchor and carries what was trained") {
+TEST_CASE("merge keeps the share of the local values that it is told") {
+  const ModelConfig config = testing::SmallConfig();
+  const Layout layout = LayoutOf(config);
+  const std::vector<float> theta = testing::RandomTheta(layout, 1);
+  const TempDir dir;
+  WritePart(dir.File("change"), testing::RandomTheta(layout, 2));
+  auto trainer = MakeTrainer(config, theta);
+  Must(trainer->Step(testing::RandomBatch(config, 2, 2), 1e-2));
+  std::vector<float> wanted = LocalOf(*trainer);
+  const float mix = GENERATE(0.25f, 0.5f, 1.0f);
+  Must(trainer->Merge(0, OpenPart(dir.File("change")), Trainer::MergeMode::kMix,
+                      mix));
+  MixInto(mix, AnchorOf(*trainer), absl::MakeSpan(wanted));
+  REQUIRE(AnchorOf(*trainer) != theta);
+  REQUIRE(LocalOf(*trainer) == wanted);
+}
+
+TEST_CASE("a whole new anchor is adopted as a change to it is merged") {
   const ModelConfig config = testing::SmallConfig();
   const Layout layout = LayoutOf(config);
   const std::vector<float> theta = testing::RandomTheta(layout, 1);
@@ -96,14 +115,21 @@ TEST_CASE("rebase sets the anchor and carries what was trained") {
   auto trainer = MakeTrainer(config, theta);
   Must(trainer->Step(testing::RandomBatch(config, 2, 2), 1e-2));
   const std::vector<float> local = LocalOf(*trainer);
-  Must(trainer->Rebase(0, next));
+  using Mode = Trainer::MergeMode;
+  const auto [mode, mix] = GENERATE(std::make_pair(Mode::kCarry, 0.0f),
+                                    std::make_pair(Mode::kMix, 0.0f),
+                                    std::make_pair(Mode::kMix, 0.25f));
+  Must(trainer->Adopt(0, next, mode, mix));
   REQUIRE(AnchorOf(*trainer) == next);
-  const std::vector<float> moved = LocalOf(*trainer);
-  for (size_t i = 0; i < theta.size(); ++i) {
-    REQUIRE(moved[i] == local[i] + (next[i] - theta[i]));
+  std::vector<float> wanted = local;
+  if (mode == Mode::kMix) MixInto(mix, next, absl::MakeSpan(wanted));
+  for (size_t i = 0; mode == Mode::kCarry && i < theta.size(); ++i) {
+    wanted[i] = local[i] + (next[i] - theta[i]);
   }
-  REQUIRE(trainer->Rebase(0, absl::MakeConstSpan(next).first(3)).code() ==
-          absl::StatusCode::kInvalidArgument);
+  REQUIRE(LocalOf(*trainer) == wanted);
+  REQUIRE(
+      trainer->Adopt(0, absl::MakeConstSpan(next).first(3), mode, mix).code() ==
+      absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("a damaged or foreign update blob changes nothing") {
@@ -119,17 +145,17 @@ TEST_CASE("a damaged or foreign update blob changes nothing") {
   }
   REQUIRE(
       trainer
-          ->Merge(0, OpenPart(dir.File("change")), Trainer::MergeMode::kReplace)
+          ->Merge(0, OpenPart(dir.File("change")), Trainer::MergeMode::kMix, 0)
           .code() == absl::StatusCode::kDataLoss);
   WritePart(dir.File("other"), theta, /*fragment=*/1);
   REQUIRE(
       trainer
-          ->Merge(0, OpenPart(dir.File("other")), Trainer::MergeMode::kReplace)
+          ->Merge(0, OpenPart(dir.File("other")), Trainer::MergeMode::kMix, 0)
           .code() == absl::StatusCode::kInvalidArgument);
   WritePart(dir.File("short"), std::vector<float>(256, 1.0f));
   REQUIRE(
       trainer
-          ->Merge(0, OpenPart(dir.File("short")), Trainer::MergeMode::kReplace)
+          ->Merge(0, OpenPart(dir.File("short")), Trainer::MergeMode::kMix, 0)
           .code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(AnchorOf(*trainer) == theta);
   REQUIRE(LocalOf(*trainer) == theta);
@@ -200,7 +226,7 @@ TEST_CASE("evaluating the anchor in mid-window leaves training as it is") {
   const TempDir dir;
   WritePart(dir.File("change"), std::vector<float>(theta.size(), 0.01f));
   Must(evaluated->Merge(0, OpenPart(dir.File("change")),
-                        Trainer::MergeMode::kCarry));
+                        Trainer::MergeMode::kCarry, 0));
   const double moved = Must(evaluated->EvaluateAnchor(held_out)).loss_sum;
   auto fresh = MakeTrainer(config, AnchorOf(*evaluated));
   REQUIRE(moved == Must(fresh->Evaluate(held_out)).loss_sum);

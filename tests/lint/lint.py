@@ -61,9 +61,14 @@ MAY_INCLUDE = {
     "worker/tools": COMMON_NO_RPC + [
         "worker", "worker/core", "worker/data", "worker/update",
         "worker/train", "worker/runtime"],
+    # A whole run in one process: both sides, without what lies between them.
+    "worker/simulate": COMMON_NO_RPC + [
+        "coordinator", "coordinator/core", "coordinator/runtime",
+        "worker/tools", "worker/train", "worker/runtime", "worker/transport"],
     "worker": COMMON + [
         "worker/core", "worker/data", "worker/update", "worker/train",
-        "worker/transport", "worker/runtime", "worker/tools"],
+        "worker/transport", "worker/runtime", "worker/tools",
+        "worker/simulate"],
 }
 TORCH_DIRS = {"worker/train"}
 GRPC_DIRS = {"common/rpc", "coordinator/service", "coordinator/cli",

@@ -1,6 +1,7 @@
 #include "tests/sim/network.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -21,12 +22,14 @@ Network::Network(FiberWorld* world, uint64_t seed, int workers)
 
 void Network::ServerEnded(Server& server) {
   server.alive = false;
-  for (const auto& weak : server.on_end) {
-    if (const auto tell = weak.lock()) {
-      world_->After(absl::Milliseconds(50), [tell] { (*tell)(); });
-    }
+  for (const auto& weak : std::exchange(waiting_, {})) {
+    if (weak.expired()) continue;
+    world_->After(absl::Milliseconds(50), [weak] {
+      if (const auto answer = weak.lock()) {
+        answer->Set(absl::UnavailableError("the connection was reset"));
+      }
+    });
   }
-  server.on_end.clear();
 }
 
 void Network::Cut(int worker, absl::Duration lasts) {
@@ -65,11 +68,6 @@ void Network::Arm(const Fault& fault) {
 }
 
 Network::Trip Network::DrawTrip(int worker, Message message) {
-  // Ends of processes are told to those that still wait.
-  if (server_ != nullptr && server_->on_end.size() > 256) {
-    std::erase_if(server_->on_end,
-                  [](const auto& weak) { return weak.expired(); });
-  }
   Stream& stream = StreamFor(worker, message);
   const auto draw = [&stream] {
     return kMeanTrip / 12 +
@@ -84,6 +82,58 @@ Network::Trip Network::DrawTrip(int worker, Message message) {
   static_cast<Armed&>(trip) = std::exchange(armed, Armed());
   if (trip.late.has_value()) trip.out += *trip.late;
   return trip;
+}
+
+absl::StatusOr<std::any> Network::Send(const Client& client, const Call& call,
+                                       Handler handler) {
+  if (!MaySend(client)) return EndedByCaller();
+  ++calls_;
+  if (waiting_.size() > 256) {
+    std::erase_if(waiting_, [](const auto& weak) { return weak.expired(); });
+  }
+  const int worker = client.worker;
+  const Trip trip = DrawTrip(worker, call.message);
+  auto answer = std::make_shared<Answer>(world_);
+  const auto arrive = [this, worker, trip, answer, handler](bool first) {
+    if (IsCut(worker)) return;
+    const std::shared_ptr<Server> server = server_;
+    if (server == nullptr || !server->alive) {
+      if (first) {
+        world_->After(trip.back, [answer] {
+          answer->Set(absl::UnavailableError("connection refused"));
+        });
+      }
+      return;
+    }
+    if (first) waiting_.push_back(answer);
+    handler(server, first && trip.corrupt,
+            [this, worker, trip, answer, server,
+             first](absl::StatusOr<std::any> what) {
+              // What a process decided and did not live to say was not said;
+              // the answer to a repeated call goes nowhere.
+              if (!server->alive || !first) return;
+              world_->After(trip.back, [this, worker, trip, answer,
+                                        what = std::move(what)] {
+                if (IsCut(worker)) return;
+                if (trip.lose_reply) {
+                  return answer->Set(
+                      absl::UnavailableError("the connection was lost"));
+                }
+                answer->Set(what);
+              });
+            });
+  };
+  if (trip.lose_request) {
+    world_->After(trip.out, [answer] {
+      answer->Set(absl::UnavailableError("the connection was lost"));
+    });
+  } else {
+    world_->After(trip.out, [arrive] { arrive(true); });
+  }
+  if (trip.again.has_value()) {
+    world_->After(trip.out + *trip.again, [arrive] { arrive(false); });
+  }
+  return answer->Await(client, call);
 }
 
 }  // namespace diloco::sim

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tests/sim/stream.h"
+#include "worker/simulate/stream.h"
 
 namespace diloco::sim {
 namespace {

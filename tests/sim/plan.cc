@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/sim/stream.h"
+#include "worker/simulate/stream.h"
 
 namespace diloco::sim {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "coordinator/core/machine.h"
+#include "worker/simulate/wire.h"
 
 namespace diloco::sim {
 
@@ -34,20 +35,6 @@ struct SimOptions {
   std::optional<std::vector<size_t>> only;
 };
 
-// What the calls between a worker and its coordinator are.
-enum class Message {
-  kJoin,
-  kWatch,
-  kBeat,
-  kResolve,
-  kEval,
-  kLeave,
-  kBegin,
-  kWrite,
-  kFinish,
-  kRead,
-};
-inline constexpr int kMessages = 10;
 const char* MessageName(Message message);
 
 enum class FaultKind {

@@ -26,6 +26,17 @@ constexpr absl::Duration kCrashPatience = absl::Seconds(20);
 constexpr absl::Duration kEventsWait = absl::Hours(1000);
 constexpr uint64_t kRoomOfFullDisk = 300;
 
+// Of an upload: small, so that an update is several.
+constexpr uint64_t kChunkBytes = 700;
+
+// What the calls for one update and the version after it take on average:
+// begin, chunks, finish, resolve, read.
+absl::Duration MeanTransfer(uint64_t update_bytes) {
+  const auto chunks =
+      static_cast<int64_t>((update_bytes + kChunkBytes - 1) / kChunkBytes);
+  return (4 + chunks) * Network::kMeanTrip;
+}
+
 // Batches of a worker: the same at the same place.
 class SimData final : public BatchSource {
  public:
@@ -83,7 +94,7 @@ struct Simulation::WorkerMachine {
   uint64_t life = 0;
   bool running = false;
   bool stop = false;
-  std::unique_ptr<SimPort> port;
+  std::unique_ptr<SimulatedPort> port;
   std::unique_ptr<MetricsRegistry> metrics;
   SimTrainer* trainer = nullptr;
   // What was taken, by round and digest: a spooled update outlives its process.
@@ -323,9 +334,15 @@ void Simulation::StartWorker(int worker) {
 
 void Simulation::RunAgent(int worker) {
   WorkerMachine& machine = *workers_[static_cast<size_t>(worker)];
-  SimPort::Hooks hooks;
-  hooks.offered = [this, worker, &machine](const UpdateOffer& offer,
-                                           const std::string& content) {
+  SimulatedPort::Options port;
+  port.world = &world_;
+  port.wire = &network_;
+  port.fs = machine.fs.get();
+  port.uniform = [&machine] { return machine.random.Uniform(); };
+  port.worker = worker;
+  port.chunk_bytes = kChunkBytes;
+  port.offered = [this, worker, &machine](const UpdateOffer& offer,
+                                          const std::string& content) {
     StepIds& steps = machine.taken[{offer.round, offer.digest.ToBytes()}];
     if (machine.trainer != nullptr && steps.empty()) {
       // A process that has found the update on its disk has taken nothing.
@@ -334,8 +351,8 @@ void Simulation::RunAgent(int worker) {
     }
     oracle_->Offered(worker, offer, content, steps);
   };
-  hooks.settled = [this, worker](const UpdateOffer& offer,
-                                 const UploadOutcome& outcome) {
+  port.settled = [this, worker](const UpdateOffer& offer,
+                                const UploadOutcome& outcome) {
     oracle_->Settled(worker, offer, outcome);
     if (outcome.kind != UploadOutcome::Kind::kAccepted) {
       Say(WorkerName(worker),
@@ -343,14 +360,12 @@ void Simulation::RunAgent(int worker) {
                        " did not take its update: ", outcome.reason));
     }
   };
-  hooks.reported = [this, worker](const ProgressReport& report) {
+  port.reported = [this, worker](const ProgressReport& report) {
     if (report.digest.has_value() && report.state != "repairing") {
       oracle_->Holds(worker, report.version, *report.digest);
     }
   };
-  machine.port =
-      std::make_unique<SimPort>(&world_, &network_, machine.fs.get(),
-                                &machine.random, worker, std::move(hooks));
+  machine.port = std::make_unique<SimulatedPort>(std::move(port));
   machine.metrics = std::make_unique<MetricsRegistry>();
   AgentOptions options;
   options.worker = WorkerName(worker);
@@ -663,9 +678,8 @@ SimResult Simulation::Run() {
   }
   if (oracle_->broken().empty()) oracle_->Close(outstanding);
   result.ledger = oracle_->ledger();
-  const absl::Duration transfers =
-      static_cast<int64_t>(result.ledger.updates) *
-      SimPort::MeanTransfer(result.ledger.update_bytes);
+  const absl::Duration transfers = static_cast<int64_t>(result.ledger.updates) *
+                                   MeanTransfer(result.ledger.update_bytes);
   result.busy = std::max(absl::ZeroDuration(), busy_ - transfers);
   result.broken = oracle_->broken();
   if (!result.broken.empty()) Say("oracle", result.broken);

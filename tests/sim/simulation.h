@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/fiber_world.h"
+#include "common/base/fiber_world.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/plan.h"
-#include "tests/sim/sim_port.h"
 #include "tests/support/fault_file_system.h"
 #include "worker/runtime/agent.h"
+#include "worker/simulate/simulated_port.h"
 
 namespace diloco::sim {
 

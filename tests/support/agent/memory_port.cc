@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "tests/support/agent/port_values.h"
+#include "worker/simulate/port_values.h"
 
 namespace diloco {
 namespace {
@@ -119,7 +119,8 @@ absl::StatusOr<uint64_t> MemoryPort::Report(const ProgressReport& report) {
     fencing = fencing_;
   }
   return Call<uint64_t>([&](Coordinator& coordinator, Done<uint64_t> done) {
-    coordinator.Beat(session, fencing, ProgressOf(report), std::move(done));
+    coordinator.Beat(session, fencing, ProgressOf(report, traffic()),
+                     std::move(done));
   });
 }
 

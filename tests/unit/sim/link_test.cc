@@ -1,7 +1,7 @@
 // The worker's link on fibers: what it does while nothing else happens.
 #include "worker/runtime/link.h"
 
-#include "tests/sim/fiber_world.h"
+#include "common/base/fiber_world.h"
 #include "tests/support/catch.h"
 
 namespace diloco::sim {

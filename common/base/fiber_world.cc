@@ -1,6 +1,8 @@
-#include "tests/sim/fiber_world.h"
+#include "common/base/fiber_world.h"
 
+#include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,22 +24,44 @@ extern "C" void __tsan_destroy_fiber(void* fiber);
 extern "C" void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 #endif
 
-namespace diloco::sim {
+namespace diloco {
 namespace {
 
 constexpr int kMaxTurns = 100'000;
-constexpr size_t kStackBytes = 512 << 10;
 
 // makecontext passes no pointers: the fiber that is entered first.
 thread_local FiberWorld* entering = nullptr;
 
 }  // namespace
 
+// Memory with a page below it that nobody may touch.
+class FiberWorld::Stack {
+ public:
+  explicit Stack(size_t bytes)
+      : guard_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), bytes_(bytes) {
+    base_ = static_cast<char*>(
+        mmap(nullptr, guard_ + bytes_, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    DILOCO_CHECK(base_ != MAP_FAILED) << "no memory for a fiber's stack";
+    DILOCO_CHECK(mprotect(base_, guard_, PROT_NONE) == 0);
+  }
+  ~Stack() { munmap(base_, guard_ + bytes_); }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  char* bottom() const { return base_ + guard_; }
+
+ private:
+  const size_t guard_;
+  const size_t bytes_;
+  char* base_;
+};
+
 struct FiberWorld::Fiber {
   uint64_t id = 0;
   Group group = 0;
   std::function<void()> body;
-  std::unique_ptr<char[]> stack;
+  std::unique_ptr<Stack> stack;
   ucontext_t context;
   bool done = false;
   bool ready = false;  // In ready_.
@@ -78,7 +102,8 @@ class FiberWorld::Handle final : public Threads::Thread {
   Fiber* const fiber_;
 };
 
-FiberWorld::FiberWorld() : switcher_(std::make_unique<Switcher>()) {}
+FiberWorld::FiberWorld(size_t stack_bytes)
+    : stack_bytes_(stack_bytes), switcher_(std::make_unique<Switcher>()) {}
 
 FiberWorld::~FiberWorld() {
   for (const auto& [id, fiber] : fibers_) {
@@ -97,14 +122,14 @@ FiberWorld::Fiber* FiberWorld::Create(Group group, std::function<void()> body) {
   fiber->group = group;
   fiber->body = std::move(body);
   if (stacks_.empty()) {
-    fiber->stack.reset(new char[kStackBytes]);
+    fiber->stack = std::make_unique<Stack>(stack_bytes_);
   } else {
     fiber->stack = std::move(stacks_.back());
     stacks_.pop_back();
   }
   getcontext(&fiber->context);
-  fiber->context.uc_stack.ss_sp = fiber->stack.get();
-  fiber->context.uc_stack.ss_size = kStackBytes;
+  fiber->context.uc_stack.ss_sp = fiber->stack->bottom();
+  fiber->context.uc_stack.ss_size = stack_bytes_;
   fiber->context.uc_link = nullptr;
   makecontext(&fiber->context, &FiberWorld::Entry, 0);
 #if defined(__SANITIZE_THREAD__)
@@ -152,8 +177,8 @@ void FiberWorld::Entry() {
 void FiberWorld::SwitchInto(Fiber* fiber) {
   entering = this;
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&switcher_->main_fake, fiber->stack.get(),
-                                 kStackBytes);
+  __sanitizer_start_switch_fiber(&switcher_->main_fake, fiber->stack->bottom(),
+                                 stack_bytes_);
 #endif
 #if defined(__SANITIZE_THREAD__)
   switcher_->main_tsan = __tsan_get_current_fiber();
@@ -297,4 +322,4 @@ void FiberWorld::End(Group group) {
   }
 }
 
-}  // namespace diloco::sim
+}  // namespace diloco

@@ -1,7 +1,7 @@
 // What a CoordinatorPort in the coordinator's own process says and hears: the
 // values of one side as those of the other, without messages between.
-#ifndef TESTS_SUPPORT_AGENT_PORT_VALUES_H_
-#define TESTS_SUPPORT_AGENT_PORT_VALUES_H_
+#ifndef WORKER_SIMULATE_PORT_VALUES_H_
+#define WORKER_SIMULATE_PORT_VALUES_H_
 
 #include <optional>
 #include <string>
@@ -13,7 +13,8 @@
 namespace diloco {
 
 UpdateValue ValueOf(const UpdateOffer& offer);
-WorkerProgress ProgressOf(const ProgressReport& report);
+WorkerProgress ProgressOf(const ProgressReport& report,
+                          const CoordinatorPort::Traffic& traffic);
 // Of a verdict that is not kSend.
 UploadOutcome OutcomeOf(UploadVerdict::Kind kind, const std::string& reason);
 std::vector<RemoteFile> FilesOf(const ResolveOutcome& outcome);
@@ -22,4 +23,4 @@ RunView ViewOf(const ViewOutcome& outcome, const std::optional<FileRef>& shard);
 
 }  // namespace diloco
 
-#endif  // TESTS_SUPPORT_AGENT_PORT_VALUES_H_
+#endif  // WORKER_SIMULATE_PORT_VALUES_H_

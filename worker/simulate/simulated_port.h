@@ -1,34 +1,36 @@
 // A worker's way to its coordinator in a simulation: the CoordinatorPort over
-// the simulated network. Fencing is judged as over gRPC; uploads go through
+// a Wire, without messages. Fencing is judged as over gRPC; uploads go through
 // begin, chunks, finish, and begin again until there is an outcome.
-#ifndef TESTS_SIM_SIM_PORT_H_
-#define TESTS_SIM_SIM_PORT_H_
+#ifndef WORKER_SIMULATE_SIMULATED_PORT_H_
+#define WORKER_SIMULATE_SIMULATED_PORT_H_
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tests/sim/network.h"
+#include "worker/simulate/wire.h"
 #include "worker/transport/coordinator_port.h"
 #include "worker/transport/fencing_guard.h"
 
 namespace diloco::sim {
 
-class SimPort final : public CoordinatorPort {
+class SimulatedPort final : public CoordinatorPort {
  public:
-  struct Hooks {
+  struct Options {
+    FiberWorld* world = nullptr;  // Outlives the port, as the others do.
+    Wire* wire = nullptr;
+    FileSystem* fs = nullptr;         // The worker's.
+    std::function<double()> uniform;  // 0 to 1, for the jitter of retries.
+    int worker = 0;
+    uint64_t chunk_bytes = 1 << 20;  // Of uploads.
     // Before an update is sent, with its whole content.
     std::function<void(const UpdateOffer&, const std::string& content)> offered;
     std::function<void(const UpdateOffer&, const UploadOutcome&)> settled;
     std::function<void(const ProgressReport&)> reported;
   };
-  // What the calls for one update and the version after it take on average:
-  // begin, chunks, finish, resolve, read.
-  static absl::Duration MeanTransfer(uint64_t update_bytes);
 
-  SimPort(FiberWorld* world, Network* network, FileSystem* fs, Stream* stream,
-          int worker, Hooks hooks);
+  explicit SimulatedPort(Options options);
 
   // The agent waits for one of its own calls: not a watch or a beat.
   bool busy() const { return busy_ > 0; }
@@ -51,32 +53,33 @@ class SimPort final : public CoordinatorPort {
                         const std::string& path,
                         const CancelFlag& cancel) override;
   void Shutdown() override { client_.shut_down = true; }
-  Traffic traffic() const override { return {}; }
+  // Of files; control messages count as nothing.
+  Traffic traffic() const override { return traffic_; }
 
  private:
   template <typename T>
+  using Handler =
+      std::function<void(const std::shared_ptr<Server>&, Done<T> done)>;
+  template <typename T>
   absl::StatusOr<T> Control(Message message, absl::Duration deadline,
-                            Network::Handler<T> handle);
+                            Handler<T> handle);
   // On a fiber of the coordinator: what it does there may wait.
   template <typename T>
   absl::StatusOr<T> Bulk(
-      Message message, const CancelFlag& cancel,
-      std::function<absl::StatusOr<T>(Server&, bool corrupt)> handle);
+      const Wire::Call& call,
+      std::function<absl::StatusOr<T>(Server&, bool damaged)> handle);
   absl::StatusOr<std::optional<UploadOutcome>> TryUpload(
       const UpdateOffer& offer, const std::string& content,
       const CancelFlag& cancel, bool* permanent);
 
-  FiberWorld* const world_;
-  Network* const network_;
-  FileSystem* const fs_;
-  Stream* const stream_;
-  const Hooks hooks_;
+  const Options options_;
   Client client_;
   FencingGuard guard_;
   std::string session_;
+  Traffic traffic_;
   int busy_ = 0;
 };
 
 }  // namespace diloco::sim
 
-#endif  // TESTS_SIM_SIM_PORT_H_
+#endif  // WORKER_SIMULATE_SIMULATED_PORT_H_

@@ -1,4 +1,4 @@
-#include "tests/sim/sim_port.h"
+#include "worker/simulate/simulated_port.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "common/base/backoff.h"
 #include "common/base/status_macros.h"
 #include "common/io/crc32c.h"
-#include "tests/support/agent/port_values.h"
+#include "worker/simulate/port_values.h"
 
 namespace diloco::sim {
 namespace {
@@ -17,8 +17,6 @@ constexpr absl::Duration kDeadline = absl::Seconds(10);
 constexpr absl::Duration kPollSlack = absl::Seconds(15);
 constexpr absl::Duration kBeatDeadline = absl::Seconds(4);
 constexpr absl::Duration kBeatEvery = absl::Seconds(2);
-// Small, so that an update is several.
-constexpr uint64_t kChunkBytes = 700;
 
 // As in common/rpc, which needs gRPC.
 constexpr int kMaxRefusals = 5;
@@ -40,45 +38,53 @@ struct Busy {
 
 }  // namespace
 
-SimPort::SimPort(FiberWorld* world, Network* network, FileSystem* fs,
-                 Stream* stream, int worker, Hooks hooks)
-    : world_(world),
-      network_(network),
-      fs_(fs),
-      stream_(stream),
-      hooks_(std::move(hooks)) {
-  client_.worker = worker;
-}
-
-absl::Duration SimPort::MeanTransfer(uint64_t update_bytes) {
-  const auto chunks =
-      static_cast<int64_t>((update_bytes + kChunkBytes - 1) / kChunkBytes);
-  return (4 + chunks) * Network::kMeanTrip;
+SimulatedPort::SimulatedPort(Options options) : options_(std::move(options)) {
+  client_.worker = options_.worker;
 }
 
 template <typename T>
-absl::StatusOr<T> SimPort::Control(Message message, absl::Duration deadline,
-                                   Network::Handler<T> handle) {
+absl::StatusOr<T> SimulatedPort::Control(Message message,
+                                         absl::Duration deadline,
+                                         Handler<T> handle) {
   RETURN_IF_ERROR(guard_.verdict());
-  return network_->Call<T>(client_, message, deadline, nullptr,
-                           std::move(handle));
+  Wire::Call call;
+  call.message = message;
+  call.deadline = deadline;
+  ASSIGN_OR_RETURN(
+      const std::any value,
+      options_.wire->Send(
+          client_, call,
+          [handle = std::move(handle)](const std::shared_ptr<Server>& server,
+                                       bool, Wire::Reply reply) {
+            handle(server, [reply = std::move(reply)](absl::StatusOr<T> what) {
+              if (!what.ok()) return reply(what.status());
+              reply(std::any(*std::move(what)));
+            });
+          }));
+  return std::any_cast<T>(value);
 }
 
 template <typename T>
-absl::StatusOr<T> SimPort::Bulk(
-    Message message, const CancelFlag& cancel,
-    std::function<absl::StatusOr<T>(Server&, bool corrupt)> handle) {
+absl::StatusOr<T> SimulatedPort::Bulk(
+    const Wire::Call& call,
+    std::function<absl::StatusOr<T>(Server&, bool damaged)> handle) {
   RETURN_IF_ERROR(guard_.verdict());
-  return network_->Call<T>(
-      client_, message, kDeadline, &cancel,
-      [world = world_, handle = std::move(handle)](
-          std::shared_ptr<Server> server, bool corrupt,
-          std::function<void(absl::StatusOr<T>)> done) {
-        world->Spawn(server->group, [=] { done(handle(*server, corrupt)); });
-      });
+  ASSIGN_OR_RETURN(
+      const std::any value,
+      options_.wire->Send(client_, call,
+                          [world = options_.world, handle = std::move(handle)](
+                              const std::shared_ptr<Server>& server,
+                              bool damaged, Wire::Reply reply) {
+                            world->Spawn(server->group, [=] {
+                              absl::StatusOr<T> what = handle(*server, damaged);
+                              if (!what.ok()) return reply(what.status());
+                              reply(std::any(*std::move(what)));
+                            });
+                          }));
+  return std::any_cast<T>(value);
 }
 
-absl::StatusOr<JoinReply> SimPort::Join(const JoinCall& call) {
+absl::StatusOr<JoinReply> SimulatedPort::Join(const JoinCall& call) {
   const Busy busy(&busy_);
   guard_.Remember(call.last_seen);
   const Fencing asked = guard_.current();
@@ -93,8 +99,8 @@ absl::StatusOr<JoinReply> SimPort::Join(const JoinCall& call) {
       const JoinReply reply,
       Control<JoinReply>(
           Message::kJoin, kDeadline,
-          [event, call](const std::shared_ptr<Server>& server, bool,
-                        std::function<void(absl::StatusOr<JoinReply>)> done) {
+          [event, call](const std::shared_ptr<Server>& server,
+                        Done<JoinReply> done) {
             server->coordinator->Join(
                 event, call.last_seen, call.settings_digest,
                 [done = std::move(done)](absl::StatusOr<JoinOutcome> outcome) {
@@ -115,15 +121,15 @@ absl::StatusOr<JoinReply> SimPort::Join(const JoinCall& call) {
   return reply;
 }
 
-absl::StatusOr<RunView> SimPort::Watch(uint64_t known_revision,
-                                       absl::Duration max_wait) {
+absl::StatusOr<RunView> SimulatedPort::Watch(uint64_t known_revision,
+                                             absl::Duration max_wait) {
   const Fencing asked = guard_.current();
   using Seen = std::pair<ViewOutcome, std::optional<FileRef>>;
   ASSIGN_OR_RETURN(
       const Seen seen,
       Control<Seen>(
           Message::kWatch, max_wait + kPollSlack,
-          [=, session = session_](const std::shared_ptr<Server>& server, bool,
+          [=, session = session_](const std::shared_ptr<Server>& server,
                                   Done<Seen> done) {
             server->coordinator->Watch(
                 session, asked, known_revision, max_wait,
@@ -137,16 +143,16 @@ absl::StatusOr<RunView> SimPort::Watch(uint64_t known_revision,
   return ViewOf(seen.first, seen.second);
 }
 
-absl::StatusOr<uint64_t> SimPort::Report(const ProgressReport& report) {
-  if (client_.alive) hooks_.reported(report);
+absl::StatusOr<uint64_t> SimulatedPort::Report(const ProgressReport& report) {
+  if (client_.alive && options_.reported) options_.reported(report);
   const Fencing asked = guard_.current();
-  const WorkerProgress progress = ProgressOf(report);
+  const WorkerProgress progress = ProgressOf(report, traffic_);
   using Reply = std::pair<uint64_t, Fencing>;
   ASSIGN_OR_RETURN(
       const Reply reply,
       Control<Reply>(
           Message::kBeat, kBeatDeadline,
-          [=, session = session_](const std::shared_ptr<Server>& server, bool,
+          [=, session = session_](const std::shared_ptr<Server>& server,
                                   Done<Reply> done) {
             server->coordinator->Beat(
                 session, asked, progress,
@@ -160,7 +166,7 @@ absl::StatusOr<uint64_t> SimPort::Report(const ProgressReport& report) {
   return reply.first;
 }
 
-absl::StatusOr<std::vector<RemoteFile>> SimPort::Resolve(
+absl::StatusOr<std::vector<RemoteFile>> SimulatedPort::Resolve(
     uint32_t fragment, std::optional<uint64_t> have_version) {
   const Busy busy(&busy_);
   const Fencing asked = guard_.current();
@@ -168,7 +174,7 @@ absl::StatusOr<std::vector<RemoteFile>> SimPort::Resolve(
       const ResolveOutcome outcome,
       Control<ResolveOutcome>(
           Message::kResolve, kDeadline,
-          [=, session = session_](const std::shared_ptr<Server>& server, bool,
+          [=, session = session_](const std::shared_ptr<Server>& server,
                                   Done<ResolveOutcome> done) {
             server->coordinator->Resolve(session, asked, fragment, have_version,
                                          std::move(done));
@@ -177,8 +183,8 @@ absl::StatusOr<std::vector<RemoteFile>> SimPort::Resolve(
   return FilesOf(outcome);
 }
 
-absl::Status SimPort::ReportEval(uint64_t version, uint32_t slice,
-                                 double loss_sum, uint64_t tokens) {
+absl::Status SimulatedPort::ReportEval(uint64_t version, uint32_t slice,
+                                       double loss_sum, uint64_t tokens) {
   const Fencing asked = guard_.current();
   EvalReportEvent event;
   event.version = version;
@@ -188,7 +194,7 @@ absl::Status SimPort::ReportEval(uint64_t version, uint32_t slice,
   return Control<bool>(
              Message::kEval, kDeadline,
              [=, session = session_](const std::shared_ptr<Server>& server,
-                                     bool, Done<bool> done) {
+                                     Done<bool> done) {
                server->coordinator->ReportEval(
                    session, asked, event,
                    [done = std::move(done)](const absl::Status& status) {
@@ -199,12 +205,12 @@ absl::Status SimPort::ReportEval(uint64_t version, uint32_t slice,
       .status();
 }
 
-absl::Status SimPort::Leave(const std::string& reason) {
+absl::Status SimulatedPort::Leave(const std::string& reason) {
   const Fencing asked = guard_.current();
   return Control<bool>(
              Message::kLeave, kDeadline,
              [=, session = session_](const std::shared_ptr<Server>& server,
-                                     bool, Done<bool> done) {
+                                     Done<bool> done) {
                server->coordinator->Leave(
                    session, asked, reason,
                    [done = std::move(done)](const absl::Status& status) {
@@ -216,7 +222,7 @@ absl::Status SimPort::Leave(const std::string& reason) {
 }
 
 // Nothing: begin again at once.
-absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
+absl::StatusOr<std::optional<UploadOutcome>> SimulatedPort::TryUpload(
     const UpdateOffer& offer, const std::string& content,
     const CancelFlag& cancel, bool* permanent) {
   using Outcome = std::optional<UploadOutcome>;
@@ -227,7 +233,7 @@ absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
   };
   using Begun = std::pair<BeginOutcome, Fencing>;
   const absl::StatusOr<Begun> begun = Bulk<Begun>(
-      Message::kBegin, cancel,
+      {Message::kBegin, kDeadline, &cancel},
       [=](Server& server, bool) -> absl::StatusOr<Begun> {
         ASSIGN_OR_RETURN(
             const BeginOutcome outcome,
@@ -244,14 +250,16 @@ absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
   if (begin.kind != UploadVerdict::Kind::kSend) {
     return Outcome(OutcomeOf(begin.kind, begin.reason));
   }
-  for (uint64_t at = begin.offset; at < offer.bytes; at += kChunkBytes) {
-    std::string chunk = content.substr(at, kChunkBytes);
+  for (uint64_t at = begin.offset; at < offer.bytes;
+       at += options_.chunk_bytes) {
+    std::string chunk = content.substr(at, options_.chunk_bytes);
+    traffic_.sent += chunk.size();
     const uint32_t crc = Crc32c(chunk);
     const absl::Status sent =
-        Bulk<bool>(Message::kWrite, cancel,
-                   [=](Server& server, bool corrupt) -> absl::StatusOr<bool> {
+        Bulk<bool>({Message::kWrite, kDeadline, &cancel, chunk.size()},
+                   [=](Server& server, bool damaged) -> absl::StatusOr<bool> {
                      std::string came = chunk;
-                     if (corrupt) came[came.size() / 2] ^= 0x10;
+                     if (damaged) came[came.size() / 2] ^= 0x10;
                      if (Crc32c(came) != crc) {
                        return absl::DataLossError(
                            "the chunk arrived with another CRC-32C");
@@ -261,6 +269,7 @@ absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
                          server.coordinator->OpenUpload(
                              session, asked, offer.fragment, offer.round));
                      RETURN_IF_ERROR(upload->Write(at, came));
+                     server.coordinator->CountBulkBytes(came.size(), 0);
                      return true;
                    })
             .status();
@@ -271,7 +280,7 @@ absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
   using Finished = std::pair<FinishOutcome, Fencing>;
   ASSIGN_OR_RETURN(
       const Finished finished,
-      Bulk<Finished>(Message::kFinish, cancel,
+      Bulk<Finished>({Message::kFinish, kDeadline, &cancel},
                      [=](Server& server, bool) -> absl::StatusOr<Finished> {
                        ASSIGN_OR_RETURN(const FinishOutcome outcome,
                                         server.coordinator->FinishUpload(
@@ -283,13 +292,13 @@ absl::StatusOr<std::optional<UploadOutcome>> SimPort::TryUpload(
   return Outcome(OutcomeOf(finished.first.kind, finished.first.reason));
 }
 
-absl::StatusOr<UploadOutcome> SimPort::Upload(const UpdateOffer& offer,
-                                              const ReadableFile& file,
-                                              const CancelFlag& cancel) {
+absl::StatusOr<UploadOutcome> SimulatedPort::Upload(const UpdateOffer& offer,
+                                                    const ReadableFile& file,
+                                                    const CancelFlag& cancel) {
   const Busy busy(&busy_);
   std::string content(offer.bytes, '\0');
   RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(&content[0], content.size())));
-  hooks_.offered(offer, content);
+  if (options_.offered) options_.offered(offer, content);
   Backoff backoff;
   int refusals = 0;
   while (true) {
@@ -300,7 +309,9 @@ absl::StatusOr<UploadOutcome> SimPort::Upload(const UpdateOffer& offer,
     const absl::StatusOr<std::optional<UploadOutcome>> outcome =
         TryUpload(offer, content, cancel, &permanent);
     if (outcome.ok() && outcome->has_value()) {
-      if (client_.alive) hooks_.settled(offer, **outcome);
+      if (client_.alive && options_.settled) {
+        options_.settled(offer, **outcome);
+      }
       return **outcome;
     }
     const absl::Status& status = outcome.status();
@@ -308,34 +319,36 @@ absl::StatusOr<UploadOutcome> SimPort::Upload(const UpdateOffer& offer,
         (!MayTryAgain(status) && ++refusals > kMaxRefusals)) {
       return status;
     }
-    world_->Sleep(backoff.Next(stream_->Uniform()));
+    options_.world->Sleep(backoff.Next(options_.uniform()));
   }
 }
 
-absl::Status SimPort::Download(const Digest& digest, uint64_t bytes,
-                               const std::string& path,
-                               const CancelFlag& cancel) {
+absl::Status SimulatedPort::Download(const Digest& digest, uint64_t bytes,
+                                     const std::string& path,
+                                     const CancelFlag& cancel) {
   const Busy busy(&busy_);
   Backoff backoff;
   while (true) {
     const absl::StatusOr<std::string> content = Bulk<std::string>(
-        Message::kRead, cancel,
+        {Message::kRead, kDeadline, &cancel, 0, bytes},
         [=](Server& server, bool) -> absl::StatusOr<std::string> {
           ASSIGN_OR_RETURN(const ServedFile served,
                            server.coordinator->FindFile(digest));
+          server.coordinator->CountBulkBytes(0, served.bytes);
           return ReadFile(server.fs, served.path);
         });
     if (content.ok()) {
+      traffic_.received += bytes;
       if (content->size() != bytes || BlockDigest(*content) != digest) {
         return absl::DataLossError("the file served is not the one named");
       }
-      return WriteFileAtomic(fs_, path, *content);
+      return WriteFileAtomic(options_.fs, path, *content);
     }
     const absl::Status& status = content.status();
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
       return status;
     }
-    world_->Sleep(backoff.Next(stream_->Uniform()));
+    options_.world->Sleep(backoff.Next(options_.uniform()));
   }
 }
 

@@ -1,6 +1,7 @@
 // Time and threads of a simulation: fibers that take turns on one thread, over
 // a clock that jumps to the next thing that happens. What is started in the
-// same order runs in the same order, always.
+// same order runs in the same order, always. Used by worker/simulate and
+// tests/sim.
 //
 //   FiberWorld world;
 //   const FiberWorld::Group process = world.NewGroup();
@@ -11,29 +12,30 @@
 //
 // A fiber only gives its turn away where it waits: a Mutex that is held there
 // must be the one that the wait releases.
-#ifndef TESTS_SIM_FIBER_WORLD_H_
-#define TESTS_SIM_FIBER_WORLD_H_
+#ifndef COMMON_BASE_FIBER_WORLD_H_
+#define COMMON_BASE_FIBER_WORLD_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <set>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/threads.h"
 
-namespace diloco::sim {
+namespace diloco {
 
 class FiberWorld final : public Clock, public Threads {
  public:
   // The fibers of one simulated process; 0 is nobody's.
   using Group = uint64_t;
 
-  FiberWorld();
+  // Stacks take memory where they are used only, in whole pages.
+  explicit FiberWorld(size_t stack_bytes = 512 << 10);
   ~FiberWorld() override;
 
   // Clock.
@@ -98,11 +100,13 @@ class FiberWorld final : public Clock, public Threads {
   std::map<const WaitPoint*, std::vector<Fiber*>> waiting_;
   std::map<uint64_t, std::unique_ptr<Fiber>> fibers_;  // By birth.
   uint64_t born_ = 0;
-  std::vector<std::unique_ptr<char[]>> stacks_;  // To be used again.
+  class Stack;
+  const size_t stack_bytes_;
+  std::vector<std::unique_ptr<Stack>> stacks_;  // To be used again.
   struct Switcher;
   std::unique_ptr<Switcher> switcher_;
 };
 
-}  // namespace diloco::sim
+}  // namespace diloco
 
-#endif  // TESTS_SIM_FIBER_WORLD_H_
+#endif  // COMMON_BASE_FIBER_WORLD_H_

@@ -1,8 +1,8 @@
-#include "tests/sim/fiber_world.h"
+#include "common/base/fiber_world.h"
 
 #include "tests/support/catch.h"
 
-namespace diloco::sim {
+namespace diloco {
 namespace {
 
 TEST_CASE("fibers take turns in order, and time jumps to what is next") {
@@ -87,4 +87,4 @@ TEST_CASE("the end of a process ends its waits while time stands still") {
 }
 
 }  // namespace
-}  // namespace diloco::sim
+}  // namespace diloco

@@ -1,7 +1,7 @@
 // Random numbers of a simulation: a stream for each purpose, so that what one
 // purpose draws moves no other (SplitMix64).
-#ifndef TESTS_SIM_STREAM_H_
-#define TESTS_SIM_STREAM_H_
+#ifndef WORKER_SIMULATE_STREAM_H_
+#define WORKER_SIMULATE_STREAM_H_
 
 #include <cmath>
 #include <cstdint>
@@ -46,4 +46,4 @@ class Stream {
 
 }  // namespace diloco::sim
 
-#endif  // TESTS_SIM_STREAM_H_
+#endif  // WORKER_SIMULATE_STREAM_H_

@@ -1,4 +1,4 @@
-#include "tests/support/agent/port_values.h"
+#include "worker/simulate/port_values.h"
 
 namespace diloco {
 namespace {
@@ -31,14 +31,23 @@ UpdateValue ValueOf(const UpdateOffer& offer) {
   return value;
 }
 
-WorkerProgress ProgressOf(const ProgressReport& report) {
+WorkerProgress ProgressOf(const ProgressReport& report,
+                          const CoordinatorPort::Traffic& traffic) {
   WorkerProgress progress;
   progress.round = report.round;
   progress.window_step = report.window_step;
   progress.inner_steps = report.inner_steps;
   progress.tokens = report.tokens;
   progress.loss = report.loss;
+  progress.grad_norm = report.grad_norm;
+  progress.lr = report.lr;
   progress.step_seconds = report.step_seconds;
+  progress.train_seconds = report.train_seconds;
+  progress.transfer_seconds = report.transfer_seconds;
+  progress.wait_seconds = report.wait_seconds;
+  progress.bytes_sent = report.earlier_bytes_sent + traffic.sent;
+  progress.bytes_received = report.earlier_bytes_received + traffic.received;
+  progress.skipped_steps = report.skipped_steps;
   progress.state = report.state;
   progress.unsent_steps = report.unsent_steps;
   progress.unsent_tokens = report.unsent_tokens;

@@ -145,7 +145,8 @@ class Agent {
   absl::Status Submit(const RunView::Lease& lease);
   absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);
   PartEncoding MakeEncoding(const SpooledUpdate& spooled, size_t elements);
-  absl::Status Deliver(const SpooledUpdate& spooled, uint64_t guard_version);
+  absl::Status Deliver(const SpooledUpdate& spooled, const ReadableFile& file,
+                       uint64_t guard_version);
   void GiveBackRefused(const SpooledUpdate& spooled);
   // The update that was under way is not any more.
   void ForgetSpooled();

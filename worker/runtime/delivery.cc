@@ -21,6 +21,21 @@ bool HasDigest(FileSystem* fs, const std::string& path, const Digest& digest) {
   return found.ok() && *found == digest;
 }
 
+// The file of an update that is gone: enough to ask what became of it, which
+// takes none of its bytes.
+class LostFile final : public ReadableFile {
+ public:
+  explicit LostFile(absl::Status why) : why_(std::move(why)) {}
+  absl::Status ReadAt(uint64_t, absl::Span<char>) const override {
+    return why_;
+  }
+  absl::StatusOr<uint64_t> Size() const override { return why_; }
+  absl::StatusOr<absl::Span<const char>> Map() override { return why_; }
+
+ private:
+  const absl::Status why_;
+};
+
 }  // namespace
 
 PartEncoding Agent::MakeEncoding(const SpooledUpdate& spooled,
@@ -96,7 +111,9 @@ absl::Status Agent::Submit(const RunView::Lease& lease) {
     ASSIGN_OR_RETURN(spooled_, SpoolUpdate(lease));
     RETURN_IF_ERROR(WriteCheckpoint());
   }
-  RETURN_IF_ERROR(Deliver(*spooled_, spooled_->base_version));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                   options_.fs->OpenForRead(path));
+  RETURN_IF_ERROR(Deliver(*spooled_, *file, spooled_->base_version));
   if (!again) {
     hand_in_seconds_ = absl::ToDoubleSeconds(options_.clock->Now() - begin);
   }
@@ -115,16 +132,22 @@ absl::Status Agent::Settle() {
   if (!spooled_.has_value() || spooled_->round != local_.window.round) {
     return absl::OkStatus();
   }
-  return Deliver(*spooled_, ~0ull);
+  const std::string path = JoinPath(options_.scratch, spooled_->file);
+  const absl::StatusOr<std::unique_ptr<ReadableFile>> file =
+      options_.fs->OpenForRead(path);
+  if (file.ok()) return Deliver(*spooled_, **file, ~0ull);
+  return Deliver(
+      *spooled_,
+      LostFile(absl::DataLossError(absl::StrCat(
+          "the update of round ", spooled_->round,
+          " is wanted but cannot be read: ", file.status().message()))),
+      ~0ull);
 }
 
 // Gives up once a version after `guard_version` is published.
 absl::Status Agent::Deliver(const SpooledUpdate& spooled,
-                            uint64_t guard_version) {
+                            const ReadableFile& file, uint64_t guard_version) {
   Report("uploading");
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<ReadableFile> file,
-      options_.fs->OpenForRead(JoinPath(options_.scratch, spooled.file)));
   UpdateOffer offer;
   offer.fragment = 0;
   offer.round = spooled.round;
@@ -139,7 +162,7 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
   link_->GuardTransfer(Link::Transfer::kUpload, guard_version);
   const Instant begin = options_.clock->Now();
   const absl::StatusOr<UploadOutcome> outcome =
-      options_.port->Upload(offer, *file, link_->cancel());
+      options_.port->Upload(offer, file, link_->cancel());
   progress_.transfer_seconds +=
       absl::ToDoubleSeconds(options_.clock->Now() - begin);
   // Cancelled: the round moved on, or this agent is to end. The loop sees

@@ -172,6 +172,7 @@ absl::StatusOr<std::string> MakeBeside(FileSystem* fs, const std::string& dir) {
                      " exists; an export never replaces anything: name another "
                      "directory or remove it"));
   }
+  RemoveLeftBeside(fs, dir);
   std::string temporary = NewNameBeside(fs, dir);
   RETURN_IF_ERROR(fs->CreateDirs(temporary));
   return temporary;

@@ -93,6 +93,17 @@ TEST_CASE("C3.7 export, import and export again give the same bytes") {
   }
 }
 
+TEST_CASE("an export clears away what a killed one has left") {
+  FaultFileSystem fs;
+  const Model model = Make(Small());
+  Put(&fs, "models/out.0123abcd.tmp/model.safetensors", "half of it");
+  Put(&fs, "models/other.0123abcd.tmp/model.safetensors", "not ours");
+  REQUIRE(WriteHfDirectory(&fs, "models/out", ExportOf(model)).ok());
+  CHECK(fs.Exists("models/out/model.safetensors"));
+  CHECK_FALSE(fs.Exists("models/out.0123abcd.tmp"));
+  CHECK(fs.Exists("models/other.0123abcd.tmp"));
+}
+
 TEST_CASE("an export has the keys of both generations of transformers") {
   const Model model = Make(Small());
   FaultFileSystem fs;

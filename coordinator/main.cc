@@ -97,7 +97,8 @@ int main(int argc, char** argv) {
   auto server = CoordinatorServer::Start(loaded->config, accept);
   if (!server.ok()) {
     DILOCO_LOG(ERROR) << "cannot start: " << server.status().message();
-    return 1;
+    // A full disk: worth another start once there is room.
+    return absl::IsResourceExhausted(server.status()) ? 75 : 1;
   }
   while (!WaitForShutdown(absl::Hours(1))) {
   }

@@ -100,7 +100,10 @@ absl::Status CoordinatorImpl::CheckFencing(const Fencing& fencing) {
 absl::Status CoordinatorImpl::Superseded(const std::string& why) {
   if (!superseded_.exchange(true)) {
     DILOCO_LOG(ERROR) << "another coordinator has gone on with this run, this "
-                      << "one stops: " << why;
+                      << "one stops: " << why
+                      << "; go on with the other state directory or, if it is "
+                      << "lost, make one of " << options_.state_dir
+                      << " with dilococtl restore";
     const std::string mark = JoinPath(options_.state_dir, kSupersededMark);
     const absl::Status marked =
         WriteFileAtomic(options_.fs, mark, absl::StrCat(why, "\n"));

@@ -127,6 +127,21 @@ class BadState(bad_input.BadInput):
             image.seek(1000)
             image.write(b"damaged")
 
+    @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk needs root")
+    def test_C7_1_start_on_a_full_disk_ends_with_75_and_loses_nothing(self):
+        rounds = 8
+        undisturbed = harness.undisturbed_digest(rounds=rounds, workers=1)
+        with harness.Cluster(workers=1, rounds=rounds) as cluster, \
+                harness.SmallDisk(cluster.path("disk"), "6m") as disk:
+            cluster.settings["state"]["dir"] = os.path.join(disk.path, "state")
+            self.stopped_run(cluster, 2)
+            disk.fill()
+            self.assert_error(cluster.start_coordinator(ready=False), 75,
+                              disk.path, "No space left", "make room")
+            disk.empty()
+            cluster.start_all()
+            self.assertEqual(cluster.finish(), undisturbed)
+
     # --- A worker's scratch directory. ---
 
     def test_scratch_of_another_run_is_refused_with_what_to_do(self):

@@ -38,18 +38,24 @@ absl::StatusOr<Image> WriteImageFiles(FileSystem* fs,
                                       uint32_t fragment, uint64_t version,
                                       const FragmentValues& values) {
   VersionStore store(fs, state_dir);
-  ASSIGN_OR_RETURN(VersionStore::Pending pending,
-                   store.Create(fragment, version, /*with_blob=*/false,
-                                /*with_image=*/true));
-  Image image;
-  ASSIGN_OR_RETURN(image.theta.digest, WriteImage(pending.theta_image.get(),
-                                                  fragment, values.theta));
-  ASSIGN_OR_RETURN(
-      image.momentum.digest,
-      WriteImage(pending.momentum_image.get(), fragment, values.momentum));
-  image.theta.bytes = image.momentum.bytes =
-      PartFileBytes(Codec::kFp32, static_cast<int64_t>(values.theta.size()));
-  RETURN_IF_ERROR(store.Commit(std::move(pending)));
+  const auto write = [&]() -> absl::StatusOr<Image> {
+    ASSIGN_OR_RETURN(VersionStore::Pending pending,
+                     store.Create(fragment, version, /*with_blob=*/false,
+                                  /*with_image=*/true));
+    Image image;
+    ASSIGN_OR_RETURN(image.theta.digest, WriteImage(pending.theta_image.get(),
+                                                    fragment, values.theta));
+    ASSIGN_OR_RETURN(
+        image.momentum.digest,
+        WriteImage(pending.momentum_image.get(), fragment, values.momentum));
+    image.theta.bytes = image.momentum.bytes =
+        PartFileBytes(Codec::kFp32, static_cast<int64_t>(values.theta.size()));
+    RETURN_IF_ERROR(store.Commit(std::move(pending)));
+    return image;
+  };
+  absl::StatusOr<Image> image = write();
+  // Not half an image more on a disk that is full.
+  if (!image.ok()) store.Abandon(fragment, version);
   return image;
 }
 

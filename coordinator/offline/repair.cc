@@ -36,11 +36,14 @@ absl::StatusOr<TruncatedTail> TruncateTail(FileSystem* fs,
   RETURN_IF_ERROR(
       file->ReadAt(tail.offset, absl::MakeSpan(&bytes[0], bytes.size())));
   tail.copy = absl::StrCat(path, ".tail-", tail.offset);
-  if (fs->Exists(tail.copy)) {
+  // Left by a repair that was killed before it cut, it is the same.
+  if (!fs->Exists(tail.copy)) {
+    RETURN_IF_ERROR(WriteFileAtomic(fs, tail.copy, bytes));
+  } else if (ReadFile(fs, tail.copy).value_or("") != bytes) {
     return absl::AlreadyExistsError(absl::StrCat(
-        tail.copy, " is there from an earlier repair: move it away first"));
+        tail.copy, " is there from an earlier repair and holds other bytes: ",
+        "move it away first"));
   }
-  RETURN_IF_ERROR(WriteFileAtomic(fs, tail.copy, bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> journal,
                    fs->OpenForWrite(path));
   RETURN_IF_ERROR(journal->Truncate(tail.offset));

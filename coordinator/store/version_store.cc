@@ -72,6 +72,14 @@ absl::StatusOr<VersionStore::Pending> VersionStore::Create(uint32_t fragment,
   return pending;
 }
 
+void VersionStore::Abandon(uint32_t fragment, uint64_t version) {
+  const Key key = {fragment, version};
+  for (const std::string& path :
+       {BlobPath(key), ThetaPath(key), MomentumPath(key)}) {
+    fs_->Remove(absl::StrCat(path, kTemporary)).IgnoreError();
+  }
+}
+
 absl::Status VersionStore::Commit(Pending pending) {
   const Key key = {pending.fragment, pending.version};
   const std::pair<WritableFile*, std::string> files[] = {

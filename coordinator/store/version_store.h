@@ -40,6 +40,9 @@ class VersionStore {
   // A file that an attempt before left is overwritten.
   absl::StatusOr<Pending> Create(uint32_t fragment, uint64_t version,
                                  bool with_blob, bool with_image);
+  // Removes what Create left of a version that will not be committed, as far as
+  // that goes.
+  void Abandon(uint32_t fragment, uint64_t version);
   // Fsyncs, renames to the final names, fsyncs the directories. After an error
   // the version may be created again, but not after DATA_LOSS: a failed fsync
   // is final.

@@ -69,6 +69,21 @@ TEST_CASE("a rollback that needs a damaged blob fails as damage") {
   CHECK(absl::StrContains(status.message(), "f00-v000005.blob"));
 }
 
+TEST_CASE("a rollback on a full disk leaves nothing behind") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  run.fs.set_space(run.fs.bytes_used() + 100);
+  const absl::Status status =
+      RollBack(&run.fs, kStateDir, 3, kLineage).status();
+  INFO(status);
+  CHECK(status.code() == Code::kResourceExhausted);
+  CHECK(run.FilesWith(".tmp").empty());
+  CHECK(offline.Problem() == "");
+  run.fs.set_space(UINT64_MAX);
+  CHECK(RollBack(&run.fs, kStateDir, 3, kLineage).ok());
+}
+
 TEST_CASE("a backup is not rolled back in place") {
   OfflineRun offline;
   REQUIRE(BackUp(&offline.run.fs, kStateDir, "copy", IgnoreProgress).ok());

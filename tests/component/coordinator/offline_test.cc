@@ -98,6 +98,22 @@ TEST_CASE("C7.2 repair drops what recovery would drop, and keeps a copy") {
     CHECK(repaired->offset == journal.size());
     CHECK(ReadFile(&run.fs, repaired->copy).value() == tail);
   }
+  SECTION("a torn tail that is copied already") {
+    const std::string tail = "half a record";
+    const std::string copy = absl::StrCat(path, ".tail-", journal.size());
+    REQUIRE(WriteFileAtomic(&run.fs, path, journal + tail).ok());
+    // Another tail at that place is not overwritten; that of a repair which
+    // ended before it cut is the same.
+    REQUIRE(WriteFileAtomic(&run.fs, copy, "another").ok());
+    CHECK(TruncateTail(&run.fs, kStateDir).status().code() ==
+          Code::kAlreadyExists);
+    REQUIRE(WriteFileAtomic(&run.fs, copy, tail).ok());
+    const auto repaired = TruncateTail(&run.fs, kStateDir);
+    INFO(repaired.status());
+    REQUIRE(repaired.ok());
+    CHECK(repaired->copy == copy);
+    CHECK(ReadFile(&run.fs, copy).value() == tail);
+  }
   SECTION("damage before good records is not for this") {
     run.fs.FlipBit(path, journal.size() / 2, 1);
     const std::string damaged = ReadFile(&run.fs, path).value();

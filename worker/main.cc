@@ -10,6 +10,7 @@
 #include "common/base/utf8.h"
 #include "common/base/version.h"
 #include "worker/run_command.h"
+#include "worker/simulate/simulate_command.h"
 #include "worker/tools/flags.h"
 #include "worker/tools/sample.h"
 #include "worker/tools/tokenize.h"
@@ -28,6 +29,8 @@ constexpr Command kCommands[] = {
     {"run", diloco::RunWorker, "train for a coordinator until its run ends"},
     {"train-local", diloco::RunTrainLocal,
      "train on this machine alone, with the same trainer"},
+    {"simulate", diloco::RunSimulate,
+     "run a run file with simulated workers, in virtual time"},
     {"train-tokenizer", diloco::RunTrainTokenizer,
      "train a SentencePiece BPE tokenizer on a text"},
     {"tokenize", diloco::RunTokenize, "turn text into shards of token ids"},

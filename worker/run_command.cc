@@ -19,8 +19,8 @@
 #include "common/base/shutdown.h"
 #include "common/base/status_macros.h"
 #include "worker/config.h"
-#include "worker/data/token_dataset.h"
 #include "worker/runtime/agent.h"
+#include "worker/runtime/shard_source.h"
 #include "worker/tools/flags.h"
 #include "worker/train/torch_trainer.h"
 #include "worker/transport/grpc_port.h"
@@ -54,49 +54,6 @@ int ExitCodeOf(const absl::Status& status) {
       return kExitFailed;
   }
 }
-
-class ShardSource final : public BatchSource {
- public:
-  explicit ShardSource(TokenShard shard)
-      : tokens_(shard.file.tokens()),
-        max_token_(shard.scan.max_id),
-        description_(absl::StrCat(
-            shard.path(), " (", tokens_, " tokens, the largest id ", max_token_,
-            " at position ", shard.scan.max_position, ")")),
-        shard_(std::move(shard)) {}
-
-  uint64_t tokens() const override { return tokens_; }
-  uint32_t max_token() const override { return max_token_; }
-  std::string Describe() const override { return description_; }
-  absl::Status Prepare(const RunSettings& settings) override {
-    DatasetOptions options;
-    options.seq_len = settings.train.seq_len;
-    options.vocab = static_cast<uint64_t>(settings.model.vocab);
-    options.seed = settings.seed;
-    ASSIGN_OR_RETURN(TokenDataset data,
-                     TokenDataset::FromShard(std::move(*shard_), options));
-    shard_.reset();
-    data_.emplace(std::move(data));
-    ids_per_window_ = static_cast<int64_t>(options.seq_len) + 1;
-    return absl::OkStatus();
-  }
-  absl::StatusOr<Batch> Read(uint64_t cursor, int64_t windows) override {
-    Batch batch;
-    ASSIGN_OR_RETURN(batch.ids,
-                     data_->Next(cursor, static_cast<uint64_t>(windows)));
-    batch.windows = windows;
-    batch.ids_per_window = ids_per_window_;
-    return batch;
-  }
-
- private:
-  const uint64_t tokens_;
-  const uint32_t max_token_;
-  const std::string description_;
-  std::optional<TokenShard> shard_;  // Until Prepare.
-  std::optional<TokenDataset> data_;
-  int64_t ids_per_window_ = 0;
-};
 
 // Test hook: DILOCO_TEST_FLIP_BIT_AT_VERSION=N flips the lowest bit of one
 // value of the copy of theta right after version N was applied.
@@ -186,7 +143,7 @@ absl::Status RunAgent(const WorkerConfig& config, bool take_over) {
       [fs, &config]() -> absl::StatusOr<std::unique_ptr<BatchSource>> {
     ASSIGN_OR_RETURN(TokenShard shard,
                      OpenTokenShard(fs, config.shard, TokenFormat::kUint16));
-    return std::make_unique<ShardSource>(std::move(shard));
+    return MakeShardSource(std::move(shard));
   };
   options.checkpoint_requested = [] {
     return checkpoint_requested.exchange(false);

@@ -64,7 +64,7 @@ MAY_INCLUDE = {
     # A whole run in one process: both sides, without what lies between them.
     "worker/simulate": COMMON_NO_RPC + [
         "coordinator", "coordinator/core", "coordinator/runtime",
-        "worker/tools", "worker/train", "worker/runtime", "worker/transport"],
+        "worker", "worker/tools", "worker/train", "worker/runtime", "worker/transport"],
     "worker": COMMON + [
         "worker/core", "worker/data", "worker/update", "worker/train",
         "worker/transport", "worker/runtime", "worker/tools",

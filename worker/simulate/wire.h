@@ -1,6 +1,6 @@
 // What lies between simulated workers and their coordinator: calls that take
-// virtual time. A SimulatedPort calls through it; tests/sim has one that loses
-// and repeats.
+// virtual time. A SimulatedPort calls through it; LineWire is a network on
+// which nothing goes wrong, tests/sim has one that loses and repeats.
 #ifndef WORKER_SIMULATE_WIRE_H_
 #define WORKER_SIMULATE_WIRE_H_
 

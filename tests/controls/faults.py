@@ -145,13 +145,13 @@ FAULTS = [
           "unit_core", "component_coordinator"),
     fault("a receipt that got lost lets work count twice",
           "worker/runtime/agent.cc",
-          "      case Kind::kCatchUp:\n"
-          "        if (action.carry || residual_.pending()) status = Settle();",
-          "      case Kind::kCatchUp:", "component_agent"),
+          "        if (action.carry || copies_[action.fragment].residual.pending())"
+          " {\n          status = Settle(action.fragment);\n        }\n",
+          "", "component_agent"),
     fault("a worker takes the published digest for that of its own copy",
           "worker/runtime/versions.cc",
-          "    held_digest_ = trainer_->AnchorDigest(fragment);",
-          "    held_digest_ = file.result_digest;", "component_agent"),
+          "  digest = trainer_->AnchorDigest(fragment);",
+          "  digest = file.result_digest;", "component_agent"),
     # Rounds and schedules.
     fault("a round waits for workers that came in mid-round",
           "coordinator/core/round_policy.cc",

@@ -177,7 +177,7 @@ class BadState(bad_input.BadInput):
                 worker = cluster.workers[0]
                 cluster.wait(lambda: worker.log().count(" downloaded ") == 2,
                              "worker-0 holds version 1", pause=0.01)
-                update = cluster.path("scratch-0", "update.part")
+                update = cluster.path("scratch-0", "update-0.part")
                 first = os.stat(update).st_mtime_ns
                 cluster.coordinator.kill()
                 cluster.coordinator = None

@@ -1,11 +1,19 @@
 #include "worker/core/session_machine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/core/schedule.h"
 
 namespace diloco {
 namespace {
+
+using Kind = Action::Kind;
+
+// A window of which a coordinator's figures say that the run ends with it:
+// they are sums of rounded shares.
+constexpr double kEndOfRun = 1 - 1e-9;
 
 // What becomes of the steps of a round that is over.
 std::string FateOf(const Window& window, bool carry) {
@@ -14,37 +22,141 @@ std::string FateOf(const Window& window, bool carry) {
                       carry ? " steps are carried on" : " steps are dropped");
 }
 
-bool WindowIsOver(const LocalState& local, const ViewInput::Lease& lease) {
-  const bool full =
-      lease.window_steps > 0 && local.window.steps >= lease.window_steps;
-  return full || local.taken_round == lease.round ||
-         local.window.steps_done >= lease.steps;
+bool WindowIsOver(const HeldFragment& held, const ViewInput::Lease& lease) {
+  return IsTaken(held) || StepsToGo(held, lease) == 0;
+}
+
+bool HasUnsent(const HeldFragment& held) {
+  return held.window.steps > 0 && !held.window.delivered;
+}
+
+// How many steps are trained before the result of the window is there.
+uint32_t StepsAhead(const HeldFragment& held, const SyncRules& rules) {
+  if (held.window.last) return 0;
+  // Not without end: what is trained on an old base gets staler.
+  return rules.slip ? rules.overlap + held.window.steps_done : rules.overlap;
+}
+
+// A step may be trained while the update is under way.
+bool MayRunAhead(const HeldFragment& held, const SyncRules& rules) {
+  return IsTaken(held) && held.ahead.steps < StepsAhead(held, rules);
+}
+
+// A newer version may be applied now.
+bool MayCatchUp(const HeldFragment& held, const ViewInput& view,
+                const SyncRules& rules) {
+  return view.phase == ViewInput::Phase::kFinished || rules.slip ||
+         !MayRunAhead(held, rules);
+}
+
+struct Part {
+  const HeldFragment& held;
+  const ViewInput::Fragment& seen;
+};
+
+bool IsWorking(const Part& part) {
+  return part.seen.lease.has_value() && !part.seen.lease->delivered &&
+         part.seen.lease->base_version == *part.held.version;
 }
 
 // It takes on nothing new: no version, evaluation or round.
 Action NextOfLeaving(const LocalState& local, const ViewInput& view) {
   Action action;
-  action.kind = Action::Kind::kLeave;
-  const Window& window = local.window;
-  const bool at_work = local.version.has_value() && !view.damaged &&
-                       view.lease.has_value() && !view.lease->delivered &&
-                       view.lease->base_version == *local.version &&
-                       view.lease->round == window.round && !window.delivered;
-  if (!at_work) return action;
-  if (WindowIsOver(local, *view.lease)) {
-    action.kind = Action::Kind::kSubmit;
-  } else if (view.leaving == Leaving::kAfterWindow) {
-    action.kind = Action::Kind::kStep;
-  } else if (window.steps > 0) {
-    action.kind = Action::Kind::kSubmit;
-    action.reason =
-        absl::StrCat("hands in ", window.steps, " steps of round ",
-                     window.round, ", which has ", view.lease->steps);
+  action.kind = Kind::kLeave;
+  for (uint32_t i = 0; i < local.fragments.size(); ++i) {
+    const Part part{local.fragments[i], view.fragments[i]};
+    const Window& window = part.held.window;
+    const bool at_work = part.held.version.has_value() && !part.seen.damaged &&
+                         IsWorking(part) &&
+                         part.seen.lease->round == window.round &&
+                         !window.delivered;
+    if (!at_work) continue;
+    action.fragment = i;
+    if (WindowIsOver(part.held, *part.seen.lease)) {
+      action.kind = Kind::kSubmit;
+      return action;
+    }
+    if (view.leaving == Leaving::kAfterWindow) {
+      action.kind = Kind::kStep;
+    } else if (window.steps > 0) {
+      action.kind = Kind::kSubmit;
+      action.reason =
+          absl::StrCat("hands in ", window.steps, " steps of round ",
+                       window.round, ", which has ", part.seen.lease->steps);
+      return action;
+    }
   }
   return action;
 }
 
+// What a fragment asks for that nothing newer is published of: kBegin, kSubmit,
+// kStep or kWait.
+Action NextOfWindow(const Part& part, const ViewInput& view,
+                    const SyncRules& rules) {
+  Action action;
+  const HeldFragment& held = part.held;
+  const std::optional<ViewInput::Lease>& lease = part.seen.lease;
+  const bool working = IsWorking(part);
+  const bool to_hand_in = working && lease->round == held.window.round &&
+                          IsTaken(held) && !held.window.delivered;
+  if (!to_hand_in && view.phase == ViewInput::Phase::kRunning &&
+      MayRunAhead(held, rules)) {
+    action.kind = Kind::kStep;
+    return action;
+  }
+  if (!working) {
+    action.reason = lease.has_value() && lease->delivered
+                        ? absl::StrCat("update of round ", lease->round,
+                                       " delivered; waiting for the others")
+                        : "no lease in the open round";
+    return action;
+  }
+  if (held.window.round != lease->round) {
+    // On the same base: the round before was void. What was delivered into it
+    // is discarded, and so is what was refused.
+    const bool carry = held.window.round == 0 ||
+                       (HasUnsent(held) && rules.late == LatePolicy::kCarry);
+    action.kind = Kind::kBegin;
+    action.carry = carry;
+    if (held.window.round != 0 && HasUnsent(held)) {
+      action.reason = FateOf(held.window, carry);
+    }
+    return action;
+  }
+  if (held.window.delivered) {
+    action.reason = absl::StrCat("update of round ", lease->round,
+                                 " is settled; waiting for the others");
+    return action;
+  }
+  action.kind = WindowIsOver(held, *lease) ? Kind::kSubmit : Kind::kStep;
+  return action;
+}
+
+std::string Named(std::string reason, uint32_t fragment, size_t fragments) {
+  if (fragments == 1 || reason.empty()) return reason;
+  return absl::StrCat(reason, " (fragment ", fragment, ")");
+}
+
+void Append(Window& window, const Window& more) {
+  window.tokens += more.tokens;
+  window.steps += more.steps;
+  window.loss_sum += more.loss_sum;
+  window.losses += more.losses;
+}
+
+bool EvalIsDue(const LocalState& local, const ViewInput::Eval& eval) {
+  const auto& done = local.evaluated;
+  return eval.version == *local.fragments[0].version &&
+         std::find(done.begin(), done.end(), eval.slice) == done.end();
+}
+
 }  // namespace
+
+bool IsTaken(const HeldFragment& fragment) {
+  return fragment.window.round != 0 &&
+         (fragment.window.delivered ||
+          fragment.taken_round == fragment.window.round);
+}
 
 bool WindowFits(uint32_t steps, double step_seconds, double hand_in_seconds,
                 absl::Duration left) {
@@ -52,95 +164,143 @@ bool WindowFits(uint32_t steps, double step_seconds, double hand_in_seconds,
   return steps * step_seconds + hand_in_seconds <= absl::ToDoubleSeconds(left);
 }
 
+uint32_t StepsToGo(const HeldFragment& fragment,
+                   const ViewInput::Lease& lease) {
+  const Window& window = fragment.window;
+  uint32_t left = lease.steps - std::min(lease.steps, window.steps_done);
+  if (lease.window_steps > 0) {
+    left = std::min(
+        left, lease.window_steps - std::min(lease.window_steps, window.steps));
+  }
+  return left;
+}
+
 Action NextAction(const LocalState& local, const ViewInput& view,
-                  LatePolicy late) {
+                  const SyncRules& rules) {
   Action action;
+  const size_t fragments = local.fragments.size();
   if (view.phase == ViewInput::Phase::kFinished &&
       view.leaving != Leaving::kNo) {
-    action.kind = Action::Kind::kFinish;
+    action.kind = Kind::kFinish;
     action.reason = "the run is finished";
     return action;
   }
   if (view.leaving != Leaving::kNo) return NextOfLeaving(local, view);
-  if (!local.version.has_value() || view.damaged) {
-    action.kind = Action::Kind::kPull;
-    action.version = view.version;
-    action.reason = view.damaged
-                        ? absl::StrCat("the copy of version ", view.version,
-                                       " is not the one published")
-                        : "nothing held yet";
+  for (uint32_t i = 0; i < fragments; ++i) {
+    const ViewInput::Fragment& seen = view.fragments[i];
+    if (local.fragments[i].version.has_value() && !seen.damaged) continue;
+    action.kind = Kind::kPull;
+    action.fragment = i;
+    action.version = seen.version;
+    action.reason =
+        seen.damaged ? Named(absl::StrCat("the copy of version ", seen.version,
+                                          " is not the one published"),
+                             i, fragments)
+                     : "nothing held yet";
     return action;
   }
-  const bool unsent = local.window.steps > 0 && !local.window.delivered;
-  const bool carry = unsent && late == LatePolicy::kCarry;
-  if (view.version > *local.version) {
-    action.kind = Action::Kind::kCatchUp;
-    action.version = view.version;
-    action.carry = carry;
+  for (uint32_t i = 0; i < fragments; ++i) {
+    const HeldFragment& held = local.fragments[i];
+    const uint64_t version = view.fragments[i].version;
+    if (version <= *held.version || !MayCatchUp(held, view, rules)) continue;
+    const bool unsent = HasUnsent(held);
+    action.kind = Kind::kCatchUp;
+    action.fragment = i;
+    action.version = version;
+    action.carry = unsent && rules.late == LatePolicy::kCarry;
     action.reason =
-        unsent ? FateOf(local.window, carry)
-               : absl::StrCat("version ", view.version, " is published");
+        Named(unsent ? FateOf(held.window, action.carry)
+                     : absl::StrCat("version ", version, " is published"),
+              i, fragments);
     return action;
   }
   if (local.probe_due && view.phase != ViewInput::Phase::kFinished) {
-    action.kind = Action::Kind::kProbe;
-    action.version = *local.version;
+    action.kind = Kind::kProbe;
+    action.version = *local.fragments[0].version;
     return action;
   }
   for (const ViewInput::Eval& eval : view.evals) {
-    const bool done = std::find(local.evaluated.begin(), local.evaluated.end(),
-                                eval.slice) != local.evaluated.end();
-    if (eval.version == *local.version && !done) {
-      action.kind = Action::Kind::kEvaluate;
-      action.slice = eval.slice;
-      action.version = eval.version;
-      return action;
-    }
+    if (!EvalIsDue(local, eval)) continue;
+    action.kind = Kind::kEvaluate;
+    action.slice = eval.slice;
+    action.version = eval.version;
+    return action;
   }
   if (view.phase == ViewInput::Phase::kFinished) {
-    action.kind = Action::Kind::kFinish;
+    action.kind = Kind::kFinish;
     action.reason = "the run is finished";
     return action;
   }
-  const bool working = view.lease.has_value() && !view.lease->delivered &&
-                       view.lease->base_version == *local.version;
-  if (!working) {
-    action.reason = view.lease.has_value() && view.lease->delivered
-                        ? absl::StrCat("update of round ", view.lease->round,
-                                       " delivered; waiting for the others")
-                        : "no lease in the open round";
-    return action;
+  // What a fragment needs done comes first, then one that must wait; a step is
+  // one of all.
+  action.kind = Kind::kStep;
+  for (uint32_t i = 0; i < fragments; ++i) {
+    Action next =
+        NextOfWindow({local.fragments[i], view.fragments[i]}, view, rules);
+    if (next.kind == Kind::kStep) continue;
+    if (next.kind == Kind::kWait && action.kind == Kind::kWait) continue;
+    next.fragment = i;
+    next.reason = Named(std::move(next.reason), i, fragments);
+    action = std::move(next);
+    if (action.kind != Kind::kWait) return action;
   }
-  if (local.window.round != view.lease->round) {
-    // On the same base: the round before was void. What was delivered into it
-    // is discarded, and so is what was refused.
-    action.kind = Action::Kind::kBegin;
-    action.carry = carry;
-    if (unsent) action.reason = FateOf(local.window, carry);
-    return action;
-  }
-  if (local.window.delivered) {
-    action.reason = absl::StrCat("update of round ", view.lease->round,
-                                 " is settled; waiting for the others");
-    return action;
-  }
-  action.kind = WindowIsOver(local, *view.lease) ? Action::Kind::kSubmit
-                                                 : Action::Kind::kStep;
   return action;
 }
 
-void BeginWindow(LocalState& local, const ViewInput::Lease& lease, bool carry) {
-  Window& window = local.window;
-  if (!carry) window = Window{};
+void BeginWindow(HeldFragment& fragment, const ViewInput::Lease& lease,
+                 bool carry) {
+  Window& window = fragment.window;
+  if (carry) {
+    Append(window, fragment.ahead);
+  } else {
+    window = Window{};
+  }
+  fragment.ahead = Window{};
+  // Steps that were trained before any lease came belong to this one.
+  if (window.round != 0) window.steps_done = 0;
   window.round = lease.round;
   window.base_version = lease.base_version;
-  window.steps_done = 0;
+  window.delivered = false;
+  window.last = lease.progress + lease.steps * lease.progress_step >= kEndOfRun;
+  window.progress = lease.progress;
+  window.progress_step = lease.progress_step;
 }
 
-void FinishCatchUp(LocalState& local, uint64_t version, bool carry) {
-  local.version = version;
-  local.evaluated.clear();
-  if (!carry) local.window = Window{};
+void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry) {
+  fragment.version = version;
+  Window& window = fragment.window;
+  if (carry) {
+    Append(window, fragment.ahead);
+    window.steps_done =
+        fragment.ahead.steps_done + (window.round == 0 ? window.steps_done : 0);
+    window.round = 0;
+  } else {
+    window = window.delivered ? fragment.ahead : Window{};
+  }
+  fragment.ahead = Window{};
+}
+
+void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss) {
+  for (HeldFragment& fragment : local.fragments) {
+    Window& window = IsTaken(fragment) ? fragment.ahead : fragment.window;
+    ++window.steps_done;
+    ++window.steps;
+    window.tokens += tokens;
+    if (!loss.has_value()) continue;
+    window.loss_sum += *loss;
+    ++window.losses;
+  }
+}
+
+double ProgressOfNextStep(const LocalState& local) {
+  double furthest = 0;
+  for (const HeldFragment& fragment : local.fragments) {
+    const Window& window = fragment.window;
+    furthest = std::max(
+        furthest, ProgressAtStep(window.progress, window.progress_step,
+                                 window.steps_done + fragment.ahead.steps));
+  }
+  return furthest;
 }
 
 }  // namespace diloco

@@ -32,6 +32,21 @@ absl::Status AsConfigured(const absl::Status& status) {
   return absl::InvalidArgumentError(status.message());
 }
 
+ViewInput::Lease ToLease(const RunView::Lease& lease) {
+  return {lease.round,        lease.base_version, lease.steps,
+          lease.delivered,    lease.window_steps, lease.progress,
+          lease.progress_step};
+}
+
+// A lease that the view has, as an action of it is under way.
+const RunView::Lease& LeaseOf(const RunView& view, uint32_t fragment) {
+  for (const RunView::Lease& lease : view.leases) {
+    if (lease.fragment == fragment) return lease;
+  }
+  DILOCO_CHECK(false) << "no lease of fragment " << fragment;
+  return view.leases[0];
+}
+
 }  // namespace
 
 Agent::Agent(AgentOptions options)
@@ -78,21 +93,46 @@ absl::Status Agent::Run() {
   return status;
 }
 
+uint32_t Agent::FragmentAtWork() const {
+  uint32_t nearest = 0;
+  for (uint32_t i = 1; i < local_.fragments.size(); ++i) {
+    const HeldFragment& other = local_.fragments[nearest];
+    const HeldFragment& fragment = local_.fragments[i];
+    const bool idle = other.window.delivered && !fragment.window.delivered;
+    if (fragment.window.delivered == other.window.delivered
+            ? fragment.window.steps > other.window.steps
+            : idle) {
+      nearest = i;
+    }
+  }
+  return nearest;
+}
+
+bool Agent::HoldsAll() const {
+  return !local_.fragments.empty() &&
+         std::all_of(local_.fragments.begin(), local_.fragments.end(),
+                     [](const HeldFragment& fragment) {
+                       return fragment.version.has_value();
+                     });
+}
+
 void Agent::Report(const std::string& state) {
   progress_.state = state;
-  progress_.round = local_.window.round;
-  progress_.window_step = local_.window.steps_done;
   progress_.inner_steps = inner_steps_;
-  const bool unsent = !local_.window.delivered;
-  progress_.unsent_steps = unsent ? local_.window.steps : 0;
-  progress_.unsent_tokens = unsent ? local_.window.tokens : 0;
   // Until this window is timed, the rate of the one before stands.
   if (window_timed_ > 0) {
     progress_.step_seconds = window_seconds_ / window_timed_;
   }
-  if (local_.version.has_value()) {
-    progress_.version = *local_.version;
-    progress_.digest = held_digest_;
+  if (!local_.fragments.empty()) {
+    const Window& window = local_.fragments[FragmentAtWork()].window;
+    progress_.round = window.round;
+    progress_.window_step = window.steps_done;
+    progress_.unsent_steps = window.delivered ? 0 : window.steps;
+    progress_.unsent_tokens = window.delivered ? 0 : window.tokens;
+    if (local_.fragments[0].version.has_value()) {
+      progress_.version = *local_.fragments[0].version;
+      progress_.digest = copies_[0].digest;
+    }
   }
   link_->SetProgress(progress_);
 }
@@ -114,20 +154,28 @@ ViewInput Agent::ToInput(const RunView& view, Leaving leaving) const {
       input.phase = ViewInput::Phase::kFinished;
       break;
   }
-  if (!view.fragments.empty()) {
-    input.version = view.fragments[0].version;
-    input.damaged = local_.version == input.version &&
-                    held_digest_ != view.fragments[0].digest;
+  input.fragments.resize(local_.fragments.size());
+  for (const RunView::Fragment& seen : view.fragments) {
+    if (seen.fragment >= input.fragments.size()) continue;
+    ViewInput::Fragment& fragment = input.fragments[seen.fragment];
+    fragment.version = seen.version;
+    fragment.damaged =
+        local_.fragments[seen.fragment].version == seen.version &&
+        copies_[seen.fragment].digest != seen.digest;
   }
-  if (!view.leases.empty()) {
-    const RunView::Lease& lease = view.leases[0];
-    input.lease = ViewInput::Lease{lease.round, lease.base_version, lease.steps,
-                                   lease.delivered, lease.window_steps};
+  for (const RunView::Lease& lease : view.leases) {
+    if (lease.fragment >= input.fragments.size()) continue;
+    input.fragments[lease.fragment].lease = ToLease(lease);
   }
   for (const RunView::Eval& eval : view.evals) {
     input.evals.push_back({eval.version, eval.slice});
   }
   return input;
+}
+
+SyncRules Agent::Rules() const {
+  const RunSettings& settings = joined_.settings;
+  return {settings.late, settings.overlap, settings.merge == MergeMode::kSlip};
 }
 
 void Agent::TakeOverSettings(const RunView& view) {
@@ -163,9 +211,13 @@ absl::Status Agent::Loop() {
       RETURN_IF_ERROR(SaveIdentity(options_.fs, options_.scratch, *identity_));
     }
     TakeOverSettings(*view);
-    local_.taken_round = spooled_.has_value() ? spooled_->round : 0;
-    const Action action =
-        NextAction(local_, ToInput(*view, *leaving), joined_.settings.late);
+    for (size_t i = 0; i < copies_.size(); ++i) {
+      const std::optional<SpooledUpdate>& spooled = copies_[i].spooled;
+      local_.fragments[i].taken_round =
+          spooled.has_value() ? spooled->round : 0;
+    }
+    const Action action = NextAction(local_, ToInput(*view, *leaving), Rules());
+    const Instant begin = options_.clock->Now();
     if (!action.reason.empty() && action.reason != last_reason_) {
       last_reason_ = action.reason;
       DILOCO_LOG(INFO) << action.reason << " worker=" << options_.worker;
@@ -173,18 +225,28 @@ absl::Status Agent::Loop() {
     absl::Status status;
     switch (action.kind) {
       case Kind::kPull:
-        if (local_.version.has_value()) Alarm(action.version, action.reason);
+        if (local_.fragments[action.fragment].version.has_value()) {
+          Alarm(action.fragment, action.version, action.reason);
+        }
         Report("downloading");
-        status = Pull(action.version);
+        status = Pull(action.fragment, action.version);
         break;
-      case Kind::kCatchUp:
-        if (action.carry || residual_.pending()) status = Settle();
+      case Kind::kCatchUp: {
+        const HeldFragment& fragment = local_.fragments[action.fragment];
+        if (action.carry || copies_[action.fragment].residual.pending()) {
+          status = Settle(action.fragment);
+        }
         if (!status.ok()) break;
         Report("downloading");
-        status =
-            CatchUp(action.version, action.carry && !local_.window.delivered);
-        if (status.ok()) Report("applied");
+        status = CatchUp(action.fragment, action.version,
+                         action.carry && !fragment.window.delivered);
+        stalled_ += options_.clock->Now() - begin;
+        if (!status.ok()) break;
+        Report("applied");
+        metrics_.stall_seconds->Observe(absl::ToDoubleSeconds(stalled_));
+        stalled_ = absl::ZeroDuration();
         break;
+      }
       case Kind::kProbe:
         Report("probing");
         status = Probe(*view);
@@ -193,26 +255,31 @@ absl::Status Agent::Loop() {
         Report("evaluating");
         status = EvaluateSlice(*view, action.slice);
         break;
-      case Kind::kBegin:
-        if (action.carry || residual_.pending()) status = Settle();
-        if (status.ok()) {
-          status =
-              Begin(view->leases[0], action.carry && !local_.window.delivered);
+      case Kind::kBegin: {
+        const HeldFragment& fragment = local_.fragments[action.fragment];
+        if ((action.carry && fragment.window.round != 0) ||
+            copies_[action.fragment].residual.pending()) {
+          status = Settle(action.fragment);
         }
+        if (!status.ok()) break;
+        status = Begin(LeaseOf(*view, action.fragment),
+                       action.carry && !fragment.window.delivered);
         break;
+      }
       case Kind::kStep:
-        status = TrainStep(view->leases[0]);
+        status = TrainStep(*view);
         break;
       case Kind::kSubmit:
-        status = Submit(view->leases[0]);
+        status = Submit(LeaseOf(*view, action.fragment));
         if (status.ok()) Report("waiting");
+        stalled_ += options_.clock->Now() - begin;
         break;
       case Kind::kWait: {
         Report("waiting");
-        const Instant begin = options_.clock->Now();
         link_->WaitForChange(view->revision, kIdleWait);
-        progress_.wait_seconds +=
-            absl::ToDoubleSeconds(options_.clock->Now() - begin);
+        const absl::Duration waited = options_.clock->Now() - begin;
+        progress_.wait_seconds += absl::ToDoubleSeconds(waited);
+        stalled_ += waited;
         break;
       }
       case Kind::kLeave:
@@ -235,31 +302,38 @@ absl::Status Agent::Loop() {
 }
 
 absl::Status Agent::Begin(const RunView::Lease& lease, bool carry) {
-  if (!carry && local_.window.steps > 0) {
+  HeldFragment& fragment = local_.fragments[lease.fragment];
+  if (!carry && fragment.window.steps > 0) {
     std::vector<float> anchor(
         static_cast<size_t>(layout_.fragments[lease.fragment].elements));
     RETURN_IF_ERROR(
         trainer_->ReadAnchor(lease.fragment, absl::MakeSpan(anchor)));
     RETURN_IF_ERROR(trainer_->Load(lease.fragment, anchor));
   }
-  BeginWindow(local_, {lease.round, lease.base_version, lease.steps, false, 0},
-              carry);
-  ForgetSpooled();
-  window_seconds_ = 0;
-  window_timed_ = 0;
+  BeginWindow(fragment, ToLease(lease), carry);
+  ForgetSpooled(lease.fragment);
+  if (fragment.window.steps_done == 0) {
+    window_seconds_ = 0;
+    window_timed_ = 0;
+  }
   return absl::OkStatus();
 }
 
-absl::Status Agent::TrainStep(const RunView::Lease& lease) {
+absl::Status Agent::TrainStep(const RunView& view) {
   const TrainSettings& train = joined_.settings.train;
-  Window& window = local_.window;
+  for (const RunView::Lease& lease : view.leases) {
+    // Settings that were changed may have moved it.
+    Window& window = local_.fragments[lease.fragment].window;
+    if (lease.round != window.round) continue;
+    window.progress = lease.progress;
+    window.progress_step = lease.progress_step;
+  }
   const int64_t windows = static_cast<int64_t>(train.batch_tokens) /
                           static_cast<int64_t>(train.seq_len);
   const Instant begin = options_.clock->Now();
   ASSIGN_OR_RETURN(const Batch batch, data_->Read(cursor_, windows));
-  double lr = LearningRate(
-      train,
-      ProgressAtStep(lease.progress, lease.progress_step, window.steps_done));
+  const double progress = ProgressOfNextStep(local_);
+  double lr = LearningRate(train, progress);
   if (ramp_left_ > 0) {
     const uint32_t ramp = joined_.settings.join_ramp_steps;
     lr *= JoinRamp(ramp - ramp_left_, ramp);
@@ -269,9 +343,8 @@ absl::Status Agent::TrainStep(const RunView::Lease& lease) {
   cursor_ += static_cast<uint64_t>(windows);
   ++inner_steps_;
   progress_.tokens += result.tokens;
-  ++window.steps_done;
-  ++window.steps;
-  window.tokens += result.tokens;
+  CountStep(local_, result.tokens,
+            result.skipped ? std::nullopt : std::make_optional(result.loss));
   metrics_.inner_steps->Increment();
   metrics_.tokens->Increment(static_cast<double>(result.tokens));
   if (result.skipped) {
@@ -293,11 +366,11 @@ absl::Status Agent::TrainStep(const RunView::Lease& lease) {
     }
   } else {
     skipped_in_a_row_ = 0;
-    window.loss_sum += result.loss;
-    ++window.losses;
   }
   const double seconds = absl::ToDoubleSeconds(options_.clock->Now() - begin);
   progress_.train_seconds += seconds;
+  const uint32_t at_work = FragmentAtWork();
+  const Window& window = local_.fragments[at_work].window;
   // A window's first step warms caches and is left out of the rate.
   if (window.steps_done > 1) {
     window_seconds_ += seconds;
@@ -312,16 +385,20 @@ absl::Status Agent::TrainStep(const RunView::Lease& lease) {
   metrics_.step_seconds->Observe(seconds);
   Report("training");
   const Instant now = options_.clock->Now();
-  if (now - last_log_ >= options_.log_every ||
-      window.steps_done == lease.steps) {
+  const RunView::Lease* lease = nullptr;
+  for (const RunView::Lease& one : view.leases) {
+    if (one.fragment == at_work && one.round == window.round) lease = &one;
+  }
+  const uint32_t steps = lease == nullptr ? 0 : lease->steps;
+  if (now - last_log_ >= options_.log_every || window.steps_done == steps) {
     last_log_ = now;
     DILOCO_LOG(INFO) << absl::StrFormat(
         "inner step %d | round %d (%d/%d) | loss %.4f | gnorm %.3f | lr %.2e | "
         "%.1f ms | %.0f tok/s | run at %.1f%%",
-        inner_steps_, lease.round, window.steps_done, lease.steps, result.loss,
+        inner_steps_, window.round, window.steps_done, steps, result.loss,
         result.grad_norm, lr, seconds * 1e3,
         static_cast<double>(result.tokens) / std::max(seconds, 1e-9),
-        100 * (lease.progress + window.steps_done * lease.progress_step));
+        100 * progress);
   }
   return absl::OkStatus();
 }

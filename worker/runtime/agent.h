@@ -103,6 +103,8 @@ class Agent {
   absl::Status RestoreCheckpoint();
   // Nothing of another lineage may go into this one.
   void DropHeld();
+  // As before the first pull.
+  void HoldNothing();
   // Joined again in another lineage: a new trainer, as at the start.
   absl::Status StartAfresh();
   void PauseUnlessStopped(absl::Duration pause);
@@ -117,12 +119,18 @@ class Agent {
   void TellWhatIsKept() const;
 
   // Versions (versions.cc).
-  absl::Status Pull(uint64_t version);
-  absl::Status CatchUp(uint64_t version, bool carry);
-  absl::Status ApplyFiles(const std::vector<RemoteFile>& files, bool carry);
-  // This copy of theta is not what everybody else holds: forgets it, and says
-  // so here and at the coordinator.
-  void Alarm(uint64_t version, const std::string& why);
+  absl::Status Pull(uint32_t fragment, uint64_t version);
+  absl::Status CatchUp(uint32_t fragment, uint64_t version, bool carry);
+  // `mix`: the share of the local values that the first file leaves; none is
+  // left where steps are carried.
+  absl::Status ApplyFiles(uint32_t fragment,
+                          const std::vector<RemoteFile>& files, bool carry,
+                          float mix);
+  absl::Status ApplyFile(uint32_t fragment, const RemoteFile& file,
+                         Trainer::MergeMode mode, float mix);
+  // This copy of a fragment is not what everybody else holds: forgets it, and
+  // says so here and at the coordinator.
+  void Alarm(uint32_t fragment, uint64_t version, const std::string& why);
   absl::Status EvaluateSlice(const RunView& view, uint32_t slice);
   absl::StatusOr<LossSum> EvaluateWindows(const RunView::Eval& eval);
   absl::StatusOr<std::string> Fetch(const Digest& digest, uint64_t bytes,
@@ -137,20 +145,26 @@ class Agent {
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();
   ViewInput ToInput(const RunView& view, Leaving leaving) const;
+  SyncRules Rules() const;
   // Settings that were changed in mid-run: the view's leases are under them.
   void TakeOverSettings(const RunView& view);
   // Starts the window of a lease; without `carry` from the anchor.
   absl::Status Begin(const RunView::Lease& lease, bool carry);
-  absl::Status TrainStep(const RunView::Lease& lease);
+  absl::Status TrainStep(const RunView& view);
   absl::Status Submit(const RunView::Lease& lease);
   absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);
-  PartEncoding MakeEncoding(const SpooledUpdate& spooled, size_t elements);
-  absl::Status Deliver(const SpooledUpdate& spooled, const ReadableFile& file,
-                       uint64_t guard_version);
-  void GiveBackRefused(const SpooledUpdate& spooled);
+  PartEncoding MakeEncoding(uint32_t fragment, uint64_t round);
+  // Sends the fragment's spooled update; gives up once a version after
+  // `guard_version` is published.
+  absl::Status Deliver(uint32_t fragment, uint64_t guard_version);
+  void GiveBackRefused(uint32_t fragment);
   // The update that was under way is not any more.
-  void ForgetSpooled();
-  absl::Status Settle();
+  void ForgetSpooled(uint32_t fragment);
+  absl::Status Settle(uint32_t fragment);
+  // All fragments have a version.
+  bool HoldsAll() const;
+  // The fragment that is nearest to its next take.
+  uint32_t FragmentAtWork() const;
   absl::Status WriteCheckpoint();
   // When one is due or was asked for.
   absl::Status SaveInBackground();
@@ -175,9 +189,14 @@ class Agent {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Link> link_;
 
+  // Of each fragment, beside what `local_` has of it.
+  struct Copy {
+    std::optional<Digest> digest;  // Of the anchor.
+    std::optional<SpooledUpdate> spooled;
+    Residual residual;
+  };
   LocalState local_;
-  std::optional<SpooledUpdate> spooled_;
-  Residual residual_;
+  std::vector<Copy> copies_;
   uint64_t cursor_ = 0;
   uint64_t inner_steps_ = 0;
   uint32_t ramp_left_ = 0;
@@ -189,11 +208,12 @@ class Agent {
   double hand_in_seconds_ = 0;  // From take to receipt, the last one; 0: none.
   Instant last_log_;
   ProgressReport progress_;
-  std::optional<Digest> held_digest_;
   std::string eval_ids_;  // The evaluation shard, and its digest.
   std::string eval_shard_digest_;
   double window_seconds_ = 0;  // Of steps after the window's first.
   uint32_t window_timed_ = 0;
+  // How long training stood still since the last merge.
+  absl::Duration stalled_;
   std::string last_reason_;
 };
 

@@ -1,6 +1,7 @@
 // From a finished window to a receipt: take, encode, spool, upload.
 
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +13,9 @@
 namespace diloco {
 namespace {
 
-constexpr char kUpdateFile[] = "update.part";
+std::string UpdateFile(uint32_t fragment) {
+  return absl::StrCat("update-", fragment, ".part");
+}
 
 bool HasDigest(FileSystem* fs, const std::string& path, const Digest& digest) {
   const auto file = fs->OpenForRead(path);
@@ -36,37 +39,51 @@ class LostFile final : public ReadableFile {
   const absl::Status why_;
 };
 
+std::unique_ptr<ReadableFile> OpenUpdate(FileSystem* fs,
+                                         const std::string& path,
+                                         uint64_t round) {
+  absl::StatusOr<std::unique_ptr<ReadableFile>> file = fs->OpenForRead(path);
+  if (file.ok()) return *std::move(file);
+  return std::make_unique<LostFile>(absl::DataLossError(absl::StrCat(
+      "the update of round ", round,
+      " is wanted but cannot be read: ", file.status().message())));
+}
+
 }  // namespace
 
-PartEncoding Agent::MakeEncoding(const SpooledUpdate& spooled,
-                                 size_t elements) {
+PartEncoding Agent::MakeEncoding(uint32_t fragment, uint64_t round) {
   const RunSettings& settings = joined_.settings;
   Rounding rounding;
   rounding.stochastic = settings.stochastic_rounding;
   // Another one for each update, and the same when it is encoded again.
-  const Digest digest = Sha256(
-      absl::StrCat(settings.seed, " ", options_.worker, " ", spooled.round));
+  std::string key =
+      absl::StrCat(settings.seed, " ", options_.worker, " ", round);
+  if (fragment > 0) absl::StrAppend(&key, " ", fragment);
+  const Digest digest = Sha256(key);
   std::memcpy(&rounding.seed, digest.bytes.data(), sizeof(rounding.seed));
-  return residual_.Begin(settings.error_feedback, elements, rounding);
+  return copies_[fragment].residual.Begin(
+      settings.error_feedback,
+      static_cast<size_t>(layout_.fragments[fragment].elements), rounding);
 }
 
-void Agent::ForgetSpooled() {
-  if (spooled_.has_value()) {
-    residual_.Lost();
+void Agent::ForgetSpooled(uint32_t fragment) {
+  Copy& copy = copies_[fragment];
+  if (copy.spooled.has_value()) {
+    copy.residual.Lost();
   } else {
-    residual_.Late();  // Its file was not finished: nothing was sent.
+    copy.residual.Late();  // Its file was not finished: nothing was sent.
   }
-  spooled_.reset();
+  copy.spooled.reset();
 }
 
 absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
-  const Window& window = local_.window;
+  const Window& window = local_.fragments[lease.fragment].window;
   const FragmentSpec& spec = layout_.fragments[lease.fragment];
   SpooledUpdate spooled;
-  spooled.file = kUpdateFile;
+  spooled.file = UpdateFile(lease.fragment);
   spooled.round = lease.round;
   spooled.base_version = lease.base_version;
-  spooled.base_digest = *held_digest_;
+  spooled.base_digest = *copies_[lease.fragment].digest;
   spooled.codec = joined_.settings.codec_up;
   spooled.tokens = window.tokens;
   spooled.steps = window.steps;
@@ -81,9 +98,9 @@ absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
     RETURN_IF_ERROR(file->Truncate(0));
     ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
                      trainer_->Take(lease.fragment));
-    PartWriter writer(
-        file.get(), {spooled.codec, lease.fragment, 0, spec.elements},
-        MakeEncoding(spooled, static_cast<size_t>(spec.elements)));
+    PartWriter writer(file.get(),
+                      {spooled.codec, lease.fragment, 0, spec.elements},
+                      MakeEncoding(lease.fragment, lease.round));
     RETURN_IF_ERROR(trainer_->Encode(ticket, writer));
     ASSIGN_OR_RETURN(spooled.digest, writer.Finish());
     RETURN_IF_ERROR(file->Sync());
@@ -96,30 +113,36 @@ absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
 
 absl::Status Agent::Submit(const RunView::Lease& lease) {
   const Instant begin = options_.clock->Now();
-  bool again = spooled_.has_value() && spooled_->round == lease.round &&
-               spooled_->base_version == lease.base_version;
+  std::optional<SpooledUpdate>& spooled = copies_[lease.fragment].spooled;
+  bool again = spooled.has_value() && spooled->round == lease.round &&
+               spooled->base_version == lease.base_version;
   // The file lay on the disk meanwhile; the checkpoint beside it has what it
   // was made from.
-  const std::string path = JoinPath(options_.scratch, kUpdateFile);
-  if (again && !HasDigest(options_.fs, path, spooled_->digest)) {
-    DILOCO_LOG(WARNING) << "the update on disk is damaged and is encoded again"
-                        << " round=" << lease.round
-                        << " worker=" << options_.worker << " file=" << path;
-    again = false;
+  if (again) {
+    const std::string path = JoinPath(options_.scratch, spooled->file);
+    again = HasDigest(options_.fs, path, spooled->digest);
+    if (!again) {
+      DILOCO_LOG(WARNING)
+          << "the update on disk is damaged and is encoded again"
+          << " round=" << lease.round << " worker=" << options_.worker
+          << " file=" << path;
+    }
   }
   if (!again) {
-    ASSIGN_OR_RETURN(spooled_, SpoolUpdate(lease));
+    ASSIGN_OR_RETURN(spooled, SpoolUpdate(lease));
     RETURN_IF_ERROR(WriteCheckpoint());
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
-                   options_.fs->OpenForRead(path));
-  RETURN_IF_ERROR(Deliver(*spooled_, *file, spooled_->base_version));
+  RETURN_IF_ERROR(Deliver(lease.fragment, spooled->base_version));
   if (!again) {
     hand_in_seconds_ = absl::ToDoubleSeconds(options_.clock->Now() - begin);
   }
   const std::optional<RunView> view = link_->view();
-  const bool closed = !local_.window.delivered;
-  if (closed && !view->leases.empty() && view->leases[0].round == lease.round) {
+  const bool closed = !local_.fragments[lease.fragment].window.delivered;
+  for (const RunView::Lease& seen : view->leases) {
+    if (!closed || seen.fragment != lease.fragment ||
+        seen.round != lease.round) {
+      continue;
+    }
     // What follows the round comes with the next view.
     link_->WaitForChange(view->revision, absl::Seconds(5));
   }
@@ -128,28 +151,24 @@ absl::Status Agent::Submit(const RunView::Lease& lease) {
 
 // Whether the update of a round that is over was in it, where no answer was
 // kept: it was lost on the way, or with the process that waited for it.
-absl::Status Agent::Settle() {
-  if (!spooled_.has_value() || spooled_->round != local_.window.round) {
+absl::Status Agent::Settle(uint32_t fragment) {
+  const std::optional<SpooledUpdate>& spooled = copies_[fragment].spooled;
+  if (!spooled.has_value() ||
+      spooled->round != local_.fragments[fragment].window.round) {
     return absl::OkStatus();
   }
-  const std::string path = JoinPath(options_.scratch, spooled_->file);
-  const absl::StatusOr<std::unique_ptr<ReadableFile>> file =
-      options_.fs->OpenForRead(path);
-  if (file.ok()) return Deliver(*spooled_, **file, ~0ull);
-  return Deliver(
-      *spooled_,
-      LostFile(absl::DataLossError(absl::StrCat(
-          "the update of round ", spooled_->round,
-          " is wanted but cannot be read: ", file.status().message()))),
-      ~0ull);
+  return Deliver(fragment, ~0ull);
 }
 
-// Gives up once a version after `guard_version` is published.
-absl::Status Agent::Deliver(const SpooledUpdate& spooled,
-                            const ReadableFile& file, uint64_t guard_version) {
+absl::Status Agent::Deliver(uint32_t fragment, uint64_t guard_version) {
+  const SpooledUpdate& spooled = *copies_[fragment].spooled;
+  Window& window = local_.fragments[fragment].window;
+  Residual& residual = copies_[fragment].residual;
   Report("uploading");
+  const std::unique_ptr<ReadableFile> file = OpenUpdate(
+      options_.fs, JoinPath(options_.scratch, spooled.file), spooled.round);
   UpdateOffer offer;
-  offer.fragment = 0;
+  offer.fragment = fragment;
   offer.round = spooled.round;
   offer.base_version = spooled.base_version;
   offer.base_digest = spooled.base_digest;
@@ -159,10 +178,10 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
   offer.tokens = spooled.tokens;
   offer.steps = spooled.steps;
   offer.loss = spooled.loss;
-  link_->GuardTransfer(Link::Transfer::kUpload, guard_version);
+  link_->GuardTransfer(Link::Transfer::kUpload, fragment, guard_version);
   const Instant begin = options_.clock->Now();
   const absl::StatusOr<UploadOutcome> outcome =
-      options_.port->Upload(offer, file, link_->cancel());
+      options_.port->Upload(offer, *file, link_->cancel());
   progress_.transfer_seconds +=
       absl::ToDoubleSeconds(options_.clock->Now() - begin);
   // Cancelled: the round moved on, or this agent is to end. The loop sees
@@ -171,20 +190,20 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
   RETURN_IF_ERROR(outcome.status());
   switch (outcome->kind) {
     case UploadOutcome::Kind::kAccepted:
-      local_.window.delivered = true;
-      residual_.Accepted();
+      window.delivered = true;
+      residual.Accepted();
       metrics_.rounds->Increment();
       break;
     case UploadOutcome::Kind::kRefused:
       DILOCO_LOG(ERROR) << "the update was refused and does not count round="
                         << spooled.round << " worker=" << options_.worker
                         << " reason=\"" << outcome->reason << "\"";
-      local_.window.delivered = true;
-      GiveBackRefused(spooled);
+      window.delivered = true;
+      GiveBackRefused(fragment);
       break;
     case UploadOutcome::Kind::kLate:
       // The work is carried on, and encoded again with what came after it.
-      residual_.Late();
+      residual.Late();
       DILOCO_LOG(WARNING) << "the update came too late round=" << spooled.round
                           << " worker=" << options_.worker << " reason=\""
                           << outcome->reason << "\"";
@@ -193,7 +212,9 @@ absl::Status Agent::Deliver(const SpooledUpdate& spooled,
   return absl::OkStatus();
 }
 
-void Agent::GiveBackRefused(const SpooledUpdate& spooled) {
+void Agent::GiveBackRefused(uint32_t fragment) {
+  const SpooledUpdate& spooled = *copies_[fragment].spooled;
+  Residual& residual = copies_[fragment].residual;
   const std::string path = JoinPath(options_.scratch, spooled.file);
   const auto give_back = [&]() -> absl::Status {
     // A process that ended behind the next take has left that one's file.
@@ -205,11 +226,11 @@ void Agent::GiveBackRefused(const SpooledUpdate& spooled) {
                      options_.fs->OpenForRead(path));
     ASSIGN_OR_RETURN(const PartReader reader,
                      PartReader::Open(std::move(file), path));
-    return residual_.Refused(reader);
+    return residual.Refused(reader);
   };
   const absl::Status status = give_back();
   if (status.ok()) return;
-  residual_.Late();
+  residual.Late();
   DILOCO_LOG(ERROR) << "the refused update cannot be read back round="
                     << spooled.round << " worker=" << options_.worker
                     << " error=\"" << status.message() << "\"";
@@ -235,7 +256,7 @@ CheckpointHeader Agent::MakeHeader() const {
       .wait_seconds = progress_.wait_seconds,
       .bytes_sent = progress_.earlier_bytes_sent + traffic.sent,
       .bytes_received = progress_.earlier_bytes_received + traffic.received};
-  header.spooled = spooled_;
+  for (const Copy& copy : copies_) header.spooled.push_back(copy.spooled);
   return header;
 }
 
@@ -247,13 +268,19 @@ absl::StatusOr<std::vector<NamedBuffer>> Agent::ExportBuffers() {
                            std::vector<float>(values.begin(), values.end())});
         return absl::OkStatus();
       }));
-  residual_.Export(&buffers);
+  for (uint32_t i = 0; i < copies_.size(); ++i) {
+    copies_[i].residual.Export(i, &buffers);
+  }
   return buffers;
 }
 
 absl::Status Agent::ImportBuffers(absl::Span<const NamedBuffer> buffers) {
   for (const NamedBuffer& buffer : buffers) {
-    if (residual_.Import(buffer)) continue;
+    bool taken = false;
+    for (uint32_t i = 0; i < copies_.size() && !taken; ++i) {
+      taken = copies_[i].residual.Import(i, buffer);
+    }
+    if (taken) continue;
     RETURN_IF_ERROR(trainer_->ImportState(buffer.first, buffer.second));
   }
   return absl::OkStatus();
@@ -261,7 +288,7 @@ absl::Status Agent::ImportBuffers(absl::Span<const NamedBuffer> buffers) {
 
 absl::Status Agent::WriteCheckpoint() {
   // Nothing is held, or nothing was trained: the next start is as cold.
-  if (!local_.version.has_value() || local_.probe_due) return absl::OkStatus();
+  if (!HoldsAll() || local_.probe_due) return absl::OkStatus();
   (void)writer_->Wait();
   ASSIGN_OR_RETURN(const std::vector<NamedBuffer> buffers, ExportBuffers());
   RETURN_IF_ERROR(
@@ -277,8 +304,8 @@ absl::Status Agent::SaveInBackground() {
       inner_steps_ != saved_steps_ &&
       options_.clock->Now() - last_checkpoint_ >= options_.checkpoint_every;
   // A start that has not proved itself is to be as cold the next time.
-  if (!(due || checkpoint_asked_) || writer_->busy() ||
-      !local_.version.has_value() || local_.probe_due) {
+  if (!(due || checkpoint_asked_) || writer_->busy() || !HoldsAll() ||
+      local_.probe_due) {
     return absl::OkStatus();
   }
   if (checkpoint_asked_) {

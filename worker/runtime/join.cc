@@ -1,5 +1,6 @@
 // Start of an agent: scratch directory, join, settings, model, checkpoint.
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -175,20 +176,27 @@ absl::Status Agent::PrepareTraining() {
   }
   RETURN_IF_ERROR(data_->Prepare(settings));
   ASSIGN_OR_RETURN(trainer_, options_.make_trainer(settings, layout_));
+  HoldNothing();
   return absl::OkStatus();
 }
 
+void Agent::HoldNothing() {
+  local_ = LocalState{};
+  local_.fragments.resize(layout_.fragments.size());
+  copies_ = std::vector<Copy>(layout_.fragments.size());
+}
+
 void Agent::DropHeld() {
-  if (local_.version.has_value() || restored_.has_value()) {
+  const bool holds = std::any_of(
+      local_.fragments.begin(), local_.fragments.end(),
+      [](const HeldFragment& held) { return held.version.has_value(); });
+  if (holds || restored_.has_value()) {
     DILOCO_LOG(WARNING) << "the run was rolled back or restored; this worker "
                            "drops what it holds and pulls theta worker="
                         << options_.worker;
   }
   restored_.reset();
-  spooled_.reset();
-  residual_.Clear();
-  local_ = LocalState{};
-  held_digest_.reset();
+  HoldNothing();
   progress_.version = 0;
   progress_.digest.reset();
 }
@@ -212,16 +220,25 @@ absl::Status Agent::RestoreCheckpoint() {
                      " holds a checkpoint of another model; remove it to join "
                      "afresh"));
   }
+  if (header.local.fragments.size() != local_.fragments.size()) {
+    return absl::DataLossError(absl::StrCat(
+        options_.scratch, " holds a checkpoint of ",
+        header.local.fragments.size(), " fragments, the model's layout has ",
+        local_.fragments.size(), "; remove it to join afresh"));
+  }
   RETURN_IF_ERROR(ImportBuffers(restored_->buffers));
   trainer_->set_optimizer_steps(header.optimizer_steps);
   local_ = header.local;
   cursor_ = header.data_cursor;
   ramp_left_ = header.ramp_steps_left;
-  spooled_ = header.spooled;
-  held_digest_ = trainer_->AnchorDigest(0);
-  DILOCO_LOG(INFO) << "goes on from a checkpoint version=" << *local_.version
-                   << " round=" << local_.window.round
-                   << " window_step=" << local_.window.steps_done
+  for (uint32_t i = 0; i < copies_.size(); ++i) {
+    copies_[i].spooled = header.spooled[i];
+    copies_[i].digest = trainer_->AnchorDigest(i);
+  }
+  const HeldFragment& held = local_.fragments[FragmentAtWork()];
+  DILOCO_LOG(INFO) << "goes on from a checkpoint version="
+                   << held.version.value_or(0) << " round=" << held.window.round
+                   << " window_step=" << held.window.steps_done
                    << " inner_steps=" << inner_steps_;
   restored_.reset();
   return absl::OkStatus();

@@ -23,8 +23,8 @@ std::optional<Leaving> Agent::LookWhetherToLeave(
     leaving_ = true;
     last_reason_ = options_.stop_requested() ? "asked to stop" : "drained";
     DILOCO_LOG(INFO) << "leaves worker=" << options_.worker << " reason=\""
-                     << last_reason_ << "\" round=" << local_.window.round
-                     << " window_step=" << local_.window.steps_done
+                     << last_reason_ << "\" round=" << progress_.round
+                     << " window_step=" << progress_.window_step
                      << " drain_timeout="
                      << absl::FormatDuration(options_.drain_timeout);
     // Whether there is anybody to hand it in to: a part of a window that is
@@ -39,33 +39,42 @@ std::optional<Leaving> Agent::LookWhetherToLeave(
   const absl::Duration left = *until - options_.clock->Now();
   if (link_->away() || left <= absl::ZeroDuration()) return std::nullopt;
   if (!view.has_value() || view->leases.empty()) return Leaving::kWithSteps;
-  const RunView::Lease& lease = view->leases[0];
-  const Window& window = local_.window;
-  uint32_t to_go = lease.steps - std::min(lease.steps, window.steps_done);
-  if (lease.window_steps > 0) {
-    to_go = std::min(
-        to_go, lease.window_steps - std::min(lease.window_steps, window.steps));
+  // The windows are trained side by side and handed in one after the other.
+  uint32_t to_go = 0;
+  const ViewInput seen = ToInput(*view, Leaving::kNo);
+  for (size_t i = 0; i < local_.fragments.size(); ++i) {
+    const std::optional<ViewInput::Lease>& lease = seen.fragments[i].lease;
+    if (!lease.has_value() || IsTaken(local_.fragments[i])) continue;
+    to_go = std::max(to_go, StepsToGo(local_.fragments[i], *lease));
   }
-  return WindowFits(to_go, progress_.step_seconds, hand_in_seconds_, left)
+  const double hand_in =
+      hand_in_seconds_ * static_cast<double>(view->leases.size());
+  return WindowFits(to_go, progress_.step_seconds, hand_in, left)
              ? Leaving::kAfterWindow
              : Leaving::kWithSteps;
 }
 
 void Agent::TellWhatIsKept() const {
-  const Window& window = local_.window;
   std::string kept;
-  if (window.delivered || window.steps == 0) {
-    kept = "nothing is left to hand in";
-  } else if (spooled_.has_value() && spooled_->round == window.round) {
-    kept = absl::StrCat("the update of ", spooled_->steps, " steps of round ",
-                        spooled_->round, " (", spooled_->bytes,
-                        " bytes) and a checkpoint are kept: the next start "
-                        "hands it in, or goes on with its steps");
-  } else {
-    kept = absl::StrCat(window.steps, " steps of round ", window.round,
-                        " are kept in a checkpoint: the next start goes on "
-                        "with them");
+  for (size_t i = 0; i < local_.fragments.size(); ++i) {
+    const Window& window = local_.fragments[i].window;
+    if (window.delivered || window.steps == 0) continue;
+    if (!kept.empty()) kept += "; ";
+    if (local_.fragments.size() > 1)
+      absl::StrAppend(&kept, "fragment ", i, ": ");
+    const std::optional<SpooledUpdate>& spooled = copies_[i].spooled;
+    if (spooled.has_value() && spooled->round == window.round) {
+      absl::StrAppend(&kept, "the update of ", spooled->steps,
+                      " steps of round ", spooled->round, " (", spooled->bytes,
+                      " bytes) and a checkpoint are kept: the next start "
+                      "hands it in, or goes on with its steps");
+    } else {
+      absl::StrAppend(&kept, window.steps, " steps of round ", window.round,
+                      " are kept in a checkpoint: the next start goes on "
+                      "with them");
+    }
   }
+  if (kept.empty()) kept = "nothing is left to hand in";
   DILOCO_LOG(INFO) << kept << " worker=" << options_.worker
                    << " scratch=" << options_.scratch;
 }

@@ -86,13 +86,18 @@ bool Link::away() const {
   return ended_ || away_since_.has_value();
 }
 
-void Link::GuardTransfer(Transfer kind, uint64_t base_version) {
+bool Link::MovedOn() const {
+  return view_.has_value() && guard_fragment_ < view_->fragments.size() &&
+         view_->fragments[guard_fragment_].version > guard_version_;
+}
+
+void Link::GuardTransfer(Transfer kind, uint32_t fragment,
+                         uint64_t base_version) {
   MutexLock lock(&mu_);
   transfer_ = kind;
+  guard_fragment_ = fragment;
   guard_version_ = base_version;
-  const bool moved_on = view_.has_value() && !view_->fragments.empty() &&
-                        view_->fragments[0].version > base_version;
-  cancel_ = stop_ || !fatal_.ok() || moved_on;
+  cancel_ = stop_ || !fatal_.ok() || MovedOn();
   LookForLeaving();
 }
 
@@ -176,10 +181,7 @@ void Link::OnView(RunView view) {
     DILOCO_LOG(INFO) << "the coordinator says notice=\"" << view.notice << "\"";
   }
   view_ = std::move(view);
-  if (!view_->fragments.empty() &&
-      view_->fragments[0].version > guard_version_) {
-    cancel_ = true;
-  }
+  if (MovedOn()) cancel_ = true;
   LookForLeaving();
   changed_.SignalAll();
 }

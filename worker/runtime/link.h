@@ -52,12 +52,12 @@ class Link {
   // fatal or `timeout` passed. A worker that is to leave returns at once, until
   // hand_in_by has told it.
   void WaitForChange(uint64_t seen, absl::Duration timeout);
-  // cancel() ends the next transfer once nobody wants it: the version grows
-  // past `base_version`, the link is fatal or stopped; when this worker is to
-  // leave, a download at once, and an upload when its time is over or nobody
-  // answers.
+  // cancel() ends the next transfer once nobody wants it: the fragment's
+  // version grows past `base_version`, the link is fatal or stopped; when this
+  // worker is to leave, a download at once, and an upload when its time is over
+  // or nobody answers.
   enum class Transfer { kDownload, kUpload };
-  void GuardTransfer(Transfer kind, uint64_t base_version);
+  void GuardTransfer(Transfer kind, uint32_t fragment, uint64_t base_version);
   const CancelFlag& cancel() const { return cancel_; }
 
   // What the next beats tell.
@@ -77,6 +77,8 @@ class Link {
   void OnError(const absl::Status& status);
   // Notices that this worker is to leave, and ends transfers whose time is up.
   void LookForLeaving() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The version that the transfer is for is not the newest any more.
+  bool MovedOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteAnswer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReportEvals();
 
@@ -90,6 +92,7 @@ class Link {
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
   ProgressReport progress_ ABSL_GUARDED_BY(mu_);
   Transfer transfer_ ABSL_GUARDED_BY(mu_) = Transfer::kDownload;
+  uint32_t guard_fragment_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t guard_version_ ABSL_GUARDED_BY(mu_) = 0;
   bool beat_now_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t eval_version_ ABSL_GUARDED_BY(mu_) = 0;

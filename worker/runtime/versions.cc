@@ -13,7 +13,7 @@ namespace diloco {
 absl::StatusOr<std::string> Agent::Fetch(const Digest& digest, uint64_t bytes,
                                          const std::string& name) {
   const std::string path = JoinPath(options_.scratch, name);
-  link_->GuardTransfer(Link::Transfer::kDownload, ~0ull);
+  link_->GuardTransfer(Link::Transfer::kDownload, 0, ~0ull);
   const Instant begin = options_.clock->Now();
   const absl::Status status =
       options_.port->Download(digest, bytes, path, link_->cancel());
@@ -23,91 +23,113 @@ absl::StatusOr<std::string> Agent::Fetch(const Digest& digest, uint64_t bytes,
   return path;
 }
 
-absl::Status Agent::ApplyFiles(const std::vector<RemoteFile>& files,
-                               bool carry) {
-  for (const RemoteFile& file : files) {
-    const std::string name = file.image ? "theta.image" : "change.blob";
-    ASSIGN_OR_RETURN(const std::string path,
-                     Fetch(file.digest, file.bytes, name));
-    ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> raw,
-                     options_.fs->OpenForRead(path));
-    ASSIGN_OR_RETURN(PartReader reader, PartReader::Open(std::move(raw), path));
-    const uint32_t fragment = reader.header().fragment;
-    if (fragment >= layout_.fragments.size() ||
-        reader.header().elements != layout_.fragments[fragment].elements) {
-      return absl::DataLossError(absl::StrCat(
-          path, ": ", reader.header().elements, " elements of fragment ",
-          fragment, " do not fit the model's layout"));
+absl::Status Agent::ApplyFile(uint32_t fragment, const RemoteFile& file,
+                              Trainer::MergeMode mode, float mix) {
+  const std::string name =
+      absl::StrCat(file.image ? "theta-" : "change-", fragment,
+                   file.image ? ".image" : ".blob");
+  ASSIGN_OR_RETURN(const std::string path,
+                   Fetch(file.digest, file.bytes, name));
+  ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> raw,
+                   options_.fs->OpenForRead(path));
+  ASSIGN_OR_RETURN(PartReader reader, PartReader::Open(std::move(raw), path));
+  if (reader.header().fragment != fragment ||
+      reader.header().elements != layout_.fragments[fragment].elements) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", reader.header().elements,
+                     " elements of fragment ", reader.header().fragment,
+                     " are not fragment ", fragment, " of the model's layout"));
+  }
+  if (!file.image) {
+    RETURN_IF_ERROR(trainer_->Merge(fragment, reader, mode, mix));
+  } else {
+    std::vector<float> values(static_cast<size_t>(reader.header().elements));
+    for (int64_t i = 0; i < reader.frames(); ++i) {
+      RETURN_IF_ERROR(reader.ReadFrame(
+          i, absl::MakeSpan(values).subspan(
+                 static_cast<size_t>(i * kFrameElements),
+                 static_cast<size_t>(reader.FrameElements(i)))));
     }
-    const Trainer::MergeMode mode =
-        carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kMix;
-    if (!file.image) {
-      RETURN_IF_ERROR(trainer_->Merge(fragment, reader, mode, /*mix=*/0));
-    } else {
-      std::vector<float> values(static_cast<size_t>(reader.header().elements));
-      for (int64_t i = 0; i < reader.frames(); ++i) {
-        RETURN_IF_ERROR(reader.ReadFrame(
-            i, absl::MakeSpan(values).subspan(
-                   static_cast<size_t>(i * kFrameElements),
-                   static_cast<size_t>(reader.FrameElements(i)))));
-      }
-      RETURN_IF_ERROR(trainer_->Adopt(fragment, values, mode, /*mix=*/0));
-    }
-    RETURN_IF_ERROR(options_.fs->Remove(path));
-    held_digest_ = trainer_->AnchorDigest(fragment);
-    if (*held_digest_ != file.result_digest) {
-      return absl::DataLossError(absl::StrCat(
-          "version ", file.version, " has digest ", held_digest_->Short(),
-          " here, ", file.result_digest.Short(), " was published"));
-    }
-    FinishCatchUp(local_, file.version, carry);
+    RETURN_IF_ERROR(trainer_->Adopt(fragment, values, mode, mix));
+  }
+  RETURN_IF_ERROR(options_.fs->Remove(path));
+  std::optional<Digest>& digest = copies_[fragment].digest;
+  digest = trainer_->AnchorDigest(fragment);
+  if (*digest != file.result_digest) {
+    return absl::DataLossError(
+        absl::StrCat("version ", file.version, " has digest ", digest->Short(),
+                     " here, ", file.result_digest.Short(), " was published"));
   }
   return absl::OkStatus();
 }
 
-absl::Status Agent::Pull(uint64_t version) {
+absl::Status Agent::ApplyFiles(uint32_t fragment,
+                               const std::vector<RemoteFile>& files, bool carry,
+                               float mix) {
+  for (const RemoteFile& file : files) {
+    RETURN_IF_ERROR(ApplyFile(
+        fragment, file,
+        carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kMix, mix));
+    FinishCatchUp(local_.fragments[fragment], file.version, carry);
+    local_.evaluated.clear();
+    // The next version is one that this worker had no part in: what is left in
+    // its local values stays there.
+    carry = carry || mix > 0 || local_.fragments[fragment].window.steps > 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Pull(uint32_t fragment, uint64_t version) {
   ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
-                   options_.port->Resolve(0, std::nullopt));
-  RETURN_IF_ERROR(ApplyFiles(files, /*carry=*/false));
-  if (!local_.version.has_value()) {
+                   options_.port->Resolve(fragment, std::nullopt));
+  RETURN_IF_ERROR(ApplyFiles(fragment, files, /*carry=*/false, /*mix=*/0));
+  const std::optional<uint64_t>& held = local_.fragments[fragment].version;
+  if (!held.has_value()) {
     return absl::UnavailableError("the coordinator named no files");
   }
   if (version == 0) ramp_left_ = 0;  // At the start of a run nobody is warm.
-  DILOCO_LOG(INFO) << "holds theta version=" << *local_.version
-                   << " digest=" << held_digest_->Short();
+  DILOCO_LOG(INFO) << "holds theta version=" << *held
+                   << " digest=" << copies_[fragment].digest->Short()
+                   << " fragment=" << fragment;
   return absl::OkStatus();
 }
 
-absl::Status Agent::CatchUp(uint64_t version, bool carry) {
+absl::Status Agent::CatchUp(uint32_t fragment, uint64_t version, bool carry) {
+  HeldFragment& held = local_.fragments[fragment];
   ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
-                   options_.port->Resolve(0, *local_.version));
-  const absl::Status applied = ApplyFiles(files, carry);
-  ForgetSpooled();
+                   options_.port->Resolve(fragment, *held.version));
+  const auto mix = static_cast<float>(joined_.settings.mix);
+  const bool took_part = held.window.delivered;
+  // What is left of earlier local values stays in them through a round that
+  // this worker had no part in. The end of a run is theta itself.
+  const absl::Status applied =
+      ApplyFiles(fragment, files, carry || (!took_part && mix > 0),
+                 took_part && !held.window.last ? mix : 0);
+  ForgetSpooled(fragment);
   if (absl::IsDataLoss(applied)) {
     // The copy in memory, or what came over the wire, is damaged; the loop
     // pulls it afresh.
-    Alarm(version, std::string(applied.message()));
+    Alarm(fragment, version, std::string(applied.message()));
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(applied);
-  if (options_.after_apply) options_.after_apply(*local_.version, *trainer_);
+  if (options_.after_apply) options_.after_apply(*held.version, *trainer_);
   return absl::OkStatus();
 }
 
-void Agent::Alarm(uint64_t version, const std::string& why) {
+void Agent::Alarm(uint32_t fragment, uint64_t version, const std::string& why) {
   metrics_.digest_mismatches->Increment();
   DILOCO_LOG(ERROR) << "this copy of theta is damaged and is downloaded afresh"
                     << " worker=" << options_.worker << " version=" << version
-                    << " error=\"" << why << "\"";
+                    << " fragment=" << fragment << " error=\"" << why << "\"";
   Report("repairing");
   ProgressReport alarm = progress_;
   alarm.version = version;
-  alarm.digest = held_digest_;
+  alarm.digest = copies_[fragment].digest;
   link_->SetProgress(alarm);
   link_->BeatNow();
-  local_.version.reset();
-  local_.window = Window{};
-  ForgetSpooled();
+  local_.fragments[fragment] = HeldFragment{};
+  ForgetSpooled(fragment);
 }
 
 absl::StatusOr<LossSum> Agent::EvaluateWindows(const RunView::Eval& eval) {
@@ -157,7 +179,9 @@ absl::StatusOr<LossSum> Agent::EvaluateWindows(const RunView::Eval& eval) {
 
 absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
   for (const RunView::Eval& eval : view.evals) {
-    if (eval.version != *local_.version || eval.slice != slice) continue;
+    if (eval.version != *local_.fragments[0].version || eval.slice != slice) {
+      continue;
+    }
     ASSIGN_OR_RETURN(const LossSum sum, EvaluateWindows(eval));
     link_->AddEval(eval.version, slice, sum);
     local_.evaluated.push_back(slice);

@@ -30,7 +30,11 @@ struct WorkerMetrics {
                                          "Learning rate of the last step.")),
         step_seconds(registry->AddHistogram(
             "diloco_worker_step_seconds", "Time of one inner step.",
-            {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})) {}
+            {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
+        stall_seconds(registry->AddHistogram(
+            "diloco_worker_stall_seconds",
+            "How long training stood still for one synchronisation.",
+            {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})) {}
 
   Counter* const inner_steps;
   Counter* const tokens;
@@ -41,6 +45,7 @@ struct WorkerMetrics {
   Gauge* const grad_norm;
   Gauge* const learning_rate;
   Histogram* const step_seconds;
+  Histogram* const stall_seconds;
 };
 
 }  // namespace diloco

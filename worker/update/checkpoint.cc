@@ -17,7 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMagic[] = "DILOCKPT";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
+constexpr uint32_t kOneFragment = 1;  // The format before.
 constexpr size_t kPrefixBytes = 16;
 constexpr size_t kDigestBytes = 32;
 
@@ -36,25 +37,42 @@ uint32_t GetU32(absl::string_view in, size_t offset) {
   return value;
 }
 
+json ToJson(const Window& window) {
+  return {{"round", window.round},
+          {"base_version", window.base_version},
+          {"steps_done", window.steps_done},
+          {"tokens", window.tokens},
+          {"steps", window.steps},
+          {"loss_sum", window.loss_sum},
+          {"losses", window.losses},
+          {"delivered", window.delivered},
+          {"last", window.last},
+          {"progress", window.progress},
+          {"progress_step", window.progress_step}};
+}
+
+json ToJson(const SpooledUpdate& spooled) {
+  return {{"file", spooled.file},
+          {"round", spooled.round},
+          {"base_version", spooled.base_version},
+          {"base_digest", spooled.base_digest.ToHex()},
+          {"bytes", spooled.bytes},
+          {"digest", spooled.digest.ToHex()},
+          {"codec", CodecName(spooled.codec)},
+          {"tokens", spooled.tokens},
+          {"steps", spooled.steps},
+          {"loss", spooled.loss}};
+}
+
 json ToJson(const CheckpointHeader& header,
             absl::Span<const NamedBuffer> buffers) {
-  const Window& window = header.local.window;
   json out = {
       {"sequence", header.sequence},
       {"run", header.run},
       {"lineage", ToHex(header.lineage)},
       {"settings_digest", header.settings_digest.ToHex()},
       {"layout_digest", header.layout_digest.ToHex()},
-      {"version", header.local.version.value_or(0)},
-      {"window",
-       {{"round", window.round},
-        {"base_version", window.base_version},
-        {"steps_done", window.steps_done},
-        {"tokens", window.tokens},
-        {"steps", window.steps},
-        {"loss_sum", window.loss_sum},
-        {"losses", window.losses},
-        {"delivered", window.delivered}}},
+      {"fragments", json::array()},
       {"data_cursor", header.data_cursor},
       {"inner_steps", header.inner_steps},
       {"optimizer_steps", header.optimizer_steps},
@@ -68,18 +86,15 @@ json ToJson(const CheckpointHeader& header,
         {"bytes_sent", header.totals.bytes_sent},
         {"bytes_received", header.totals.bytes_received}}},
   };
-  if (header.spooled.has_value()) {
-    const SpooledUpdate& spooled = *header.spooled;
-    out["spooled"] = {{"file", spooled.file},
-                      {"round", spooled.round},
-                      {"base_version", spooled.base_version},
-                      {"base_digest", spooled.base_digest.ToHex()},
-                      {"bytes", spooled.bytes},
-                      {"digest", spooled.digest.ToHex()},
-                      {"codec", CodecName(spooled.codec)},
-                      {"tokens", spooled.tokens},
-                      {"steps", spooled.steps},
-                      {"loss", spooled.loss}};
+  for (size_t i = 0; i < header.local.fragments.size(); ++i) {
+    const HeldFragment& fragment = header.local.fragments[i];
+    json one = {{"window", ToJson(fragment.window)},
+                {"ahead", ToJson(fragment.ahead)}};
+    if (fragment.version.has_value()) one["version"] = *fragment.version;
+    if (i < header.spooled.size() && header.spooled[i].has_value()) {
+      one["spooled"] = ToJson(*header.spooled[i]);
+    }
+    out["fragments"].push_back(std::move(one));
   }
   out["buffers"] = json::array();
   for (const NamedBuffer& buffer : buffers) {
@@ -93,7 +108,53 @@ absl::StatusOr<Digest> DigestField(const json& in, const char* key) {
   return Digest::FromHex(in.at(key).get<std::string>());
 }
 
-// nlohmann's exceptions end in ParseHeader.
+// nlohmann's exceptions end in ParseHeader, also those of the functions here.
+Window WindowFrom(const json& in) {
+  Window window;
+  window.round = in.at("round").get<uint64_t>();
+  window.base_version = in.at("base_version").get<uint64_t>();
+  window.steps_done = in.at("steps_done").get<uint32_t>();
+  window.tokens = in.at("tokens").get<uint64_t>();
+  window.steps = in.at("steps").get<uint32_t>();
+  window.loss_sum = in.at("loss_sum").get<double>();
+  window.losses = in.at("losses").get<uint64_t>();
+  window.delivered = in.at("delivered").get<bool>();
+  // A window of format 1 takes these from the next view of its lease.
+  window.last = in.value("last", false);
+  window.progress = in.value("progress", 0.0);
+  window.progress_step = in.value("progress_step", 0.0);
+  return window;
+}
+
+absl::StatusOr<SpooledUpdate> SpooledFrom(const json& in) {
+  SpooledUpdate spooled;
+  spooled.file = in.at("file").get<std::string>();
+  spooled.round = in.at("round").get<uint64_t>();
+  spooled.base_version = in.at("base_version").get<uint64_t>();
+  ASSIGN_OR_RETURN(spooled.base_digest, DigestField(in, "base_digest"));
+  spooled.bytes = in.at("bytes").get<uint64_t>();
+  ASSIGN_OR_RETURN(spooled.digest, DigestField(in, "digest"));
+  ASSIGN_OR_RETURN(spooled.codec,
+                   ParseCodec(in.at("codec").get<std::string>()));
+  spooled.tokens = in.at("tokens").get<uint64_t>();
+  spooled.steps = in.at("steps").get<uint32_t>();
+  spooled.loss = in.at("loss").get<double>();
+  return spooled;
+}
+
+absl::Status AddFragment(const json& in, CheckpointHeader& header) {
+  HeldFragment fragment;
+  if (in.contains("version")) fragment.version = in["version"].get<uint64_t>();
+  fragment.window = WindowFrom(in.at("window"));
+  if (in.contains("ahead")) fragment.ahead = WindowFrom(in["ahead"]);
+  header.local.fragments.push_back(fragment);
+  header.spooled.emplace_back();
+  if (in.contains("spooled")) {
+    ASSIGN_OR_RETURN(header.spooled.back(), SpooledFrom(in["spooled"]));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CheckpointHeader> FromJson(const json& in) {
   CheckpointHeader header;
   header.sequence = in.at("sequence").get<uint64_t>();
@@ -102,16 +163,13 @@ absl::StatusOr<CheckpointHeader> FromJson(const json& in) {
                    FromHex(in.at("lineage").get<std::string>()));
   ASSIGN_OR_RETURN(header.settings_digest, DigestField(in, "settings_digest"));
   ASSIGN_OR_RETURN(header.layout_digest, DigestField(in, "layout_digest"));
-  header.local.version = in.at("version").get<uint64_t>();
-  const json& window = in.at("window");
-  header.local.window.round = window.at("round").get<uint64_t>();
-  header.local.window.base_version = window.at("base_version").get<uint64_t>();
-  header.local.window.steps_done = window.at("steps_done").get<uint32_t>();
-  header.local.window.tokens = window.at("tokens").get<uint64_t>();
-  header.local.window.steps = window.at("steps").get<uint32_t>();
-  header.local.window.loss_sum = window.at("loss_sum").get<double>();
-  header.local.window.losses = window.at("losses").get<uint64_t>();
-  header.local.window.delivered = window.at("delivered").get<bool>();
+  if (in.contains("fragments")) {
+    for (const json& fragment : in["fragments"]) {
+      RETURN_IF_ERROR(AddFragment(fragment, header));
+    }
+  } else {  // Format 1: the keys of its only fragment lie at the top.
+    RETURN_IF_ERROR(AddFragment(in, header));
+  }
   header.data_cursor = in.at("data_cursor").get<uint64_t>();
   header.inner_steps = in.at("inner_steps").get<uint64_t>();
   header.optimizer_steps = in.at("optimizer_steps").get<uint64_t>();
@@ -126,22 +184,6 @@ absl::StatusOr<CheckpointHeader> FromJson(const json& in) {
     totals.wait_seconds = from.at("wait_seconds").get<double>();
     totals.bytes_sent = from.at("bytes_sent").get<uint64_t>();
     totals.bytes_received = from.at("bytes_received").get<uint64_t>();
-  }
-  if (in.contains("spooled")) {
-    const json& from = in.at("spooled");
-    SpooledUpdate spooled;
-    spooled.file = from.at("file").get<std::string>();
-    spooled.round = from.at("round").get<uint64_t>();
-    spooled.base_version = from.at("base_version").get<uint64_t>();
-    ASSIGN_OR_RETURN(spooled.base_digest, DigestField(from, "base_digest"));
-    spooled.bytes = from.at("bytes").get<uint64_t>();
-    ASSIGN_OR_RETURN(spooled.digest, DigestField(from, "digest"));
-    ASSIGN_OR_RETURN(spooled.codec,
-                     ParseCodec(from.at("codec").get<std::string>()));
-    spooled.tokens = from.at("tokens").get<uint64_t>();
-    spooled.steps = from.at("steps").get<uint32_t>();
-    spooled.loss = from.at("loss").get<double>();
-    header.spooled = spooled;
   }
   return header;
 }
@@ -174,9 +216,10 @@ absl::StatusOr<Checkpoint> Read(FileSystem* fs, const std::string& path) {
       all.substr(0, 8) != absl::string_view(kMagic, 8)) {
     return absl::DataLossError("no checkpoint magic");
   }
-  if (GetU32(all, 8) != kFormat) {
+  if (GetU32(all, 8) != kFormat && GetU32(all, 8) != kOneFragment) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "format ", GetU32(all, 8), ", this build reads ", kFormat,
+        "format ", GetU32(all, 8), ", this build reads ", kOneFragment, " and ",
+        kFormat,
         ": use the build that wrote it, or another scratch directory to join "
         "afresh"));
   }

@@ -1,9 +1,10 @@
 // A worker's checkpoint: everything that lets a restart go on in mid-window,
 // bit for bit. Two are kept; a damaged one is passed over for the other.
 // Grammar in worker/update/README.md:
-//   "DILOCKPT" u32 format=1 u32 header_bytes header(JSON) buffers digest(32)
+//   "DILOCKPT" u32 format=2 u32 header_bytes header(JSON) buffers digest(32)
 // A buffer is raw little-endian fp32; the header lists name and elements in
-// order. The digest is the block digest of all bytes before it.
+// order. The digest is the block digest of all bytes before it. Format 1, which
+// has one fragment only, is read too.
 //
 //   CheckpointStore store(fs, scratch);
 //   RETURN_IF_ERROR(store.Write(header, buffers));
@@ -61,13 +62,15 @@ struct CheckpointHeader {
   std::string lineage;  // 16 bytes.
   Digest settings_digest;
   Digest layout_digest;
-  LocalState local;          // Without `evaluated`.
+  // Without `evaluated`; an update that was taken is one that is spooled.
+  LocalState local;
   uint64_t data_cursor = 0;  // Windows drawn from the shard so far.
   uint64_t inner_steps = 0;  // In this worker's life.
   uint64_t optimizer_steps = 0;
   uint32_t ramp_steps_left = 0;
   WorkTotals totals;
-  std::optional<SpooledUpdate> spooled;
+  // By fragment, as many as in `local`.
+  std::vector<std::optional<SpooledUpdate>> spooled;
 };
 
 using NamedBuffer = std::pair<std::string, std::vector<float>>;

@@ -1,8 +1,10 @@
 #include "worker/update/residual.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/error_feedback.h"
 
@@ -11,6 +13,10 @@ namespace {
 
 constexpr absl::string_view kBefore = "residual";
 constexpr absl::string_view kAfter = "residual_after";
+
+std::string NameOf(absl::string_view name, uint32_t fragment) {
+  return fragment == 0 ? std::string(name) : absl::StrCat(name, ".", fragment);
+}
 
 }  // namespace
 
@@ -65,14 +71,18 @@ void Residual::Clear() {
   after_.clear();
 }
 
-void Residual::Export(std::vector<NamedBuffer>* buffers) const {
-  if (!before_.empty()) buffers->push_back({std::string(kBefore), before_});
-  if (!after_.empty()) buffers->push_back({std::string(kAfter), after_});
+void Residual::Export(uint32_t fragment,
+                      std::vector<NamedBuffer>* buffers) const {
+  if (!before_.empty()) {
+    buffers->push_back({NameOf(kBefore, fragment), before_});
+  }
+  if (!after_.empty()) buffers->push_back({NameOf(kAfter, fragment), after_});
 }
 
-bool Residual::Import(const NamedBuffer& buffer) {
-  if (buffer.first != kBefore && buffer.first != kAfter) return false;
-  (buffer.first == kBefore ? before_ : after_) = buffer.second;
+bool Residual::Import(uint32_t fragment, const NamedBuffer& buffer) {
+  const bool before = buffer.first == NameOf(kBefore, fragment);
+  if (!before && buffer.first != NameOf(kAfter, fragment)) return false;
+  (before ? before_ : after_) = buffer.second;
   return true;
 }
 

@@ -1,5 +1,6 @@
-// Error feedback of a worker: what the encoding of one update lost is part of
-// the next. Kept in the checkpoint, so that a restart goes on bit for bit.
+// Error feedback of a worker's fragment: what the encoding of one update lost
+// is part of the next. Kept in the checkpoint, so that a restart goes on bit
+// for bit.
 //
 //   PartWriter writer(file, header, residual.Begin(wanted, elements,
 //   rounding));
@@ -45,10 +46,10 @@ class Residual {
   // An update is under way whose fate decides what the residual is.
   bool pending() const { return !after_.empty(); }
 
-  // Appends none to two buffers.
-  void Export(std::vector<NamedBuffer>* buffers) const;
-  // False: not a buffer of this class.
-  bool Import(const NamedBuffer& buffer);
+  // Appends none to two buffers, named after the fragment.
+  void Export(uint32_t fragment, std::vector<NamedBuffer>* buffers) const;
+  // False: not a buffer of this fragment's.
+  bool Import(uint32_t fragment, const NamedBuffer& buffer);
 
  private:
   std::vector<float> before_;  // Empty: all zero.

@@ -75,7 +75,7 @@ TEST_CASE("C5.4 a stopped worker hands in its steps and no round waits") {
   CHECK(closed[1].members.size() == 1);
   const StatusReport status = fixture.Status();
   CHECK(status.workers[1].membership == "left");
-  CHECK(KeptBy(fixture, goes).local.window.delivered);
+  CHECK(KeptBy(fixture, goes).local.fragments[0].window.delivered);
 }
 
 TEST_CASE("C5.4 a stopped worker that comes back goes on, counted once") {
@@ -171,9 +171,9 @@ TEST_CASE("C5.4 a worker that nobody answers keeps its window and ends") {
       REQUIRE(first.status.ok());
       REQUIRE(first.port.offers().empty());
       const CheckpointHeader kept = KeptBy(run, first);
-      REQUIRE(kept.local.window.steps_done >= 7);
-      REQUIRE(kept.local.window.steps_done < kSteps);
-      REQUIRE_FALSE(kept.spooled.has_value());
+      REQUIRE(kept.local.fragments[0].window.steps_done >= 7);
+      REQUIRE(kept.local.fragments[0].window.steps_done < kSteps);
+      REQUIRE_FALSE(kept.spooled[0].has_value());
     }
     Worker worker(run, 0);
     worker.Start();
@@ -211,14 +211,14 @@ TEST_CASE("C5.4 an upload that stands still is kept, and handed in later") {
     REQUIRE(goes.status.ok());
     first = stop.steps;
     const CheckpointHeader kept = KeptBy(fixture, goes);
-    REQUIRE(kept.spooled.has_value());
-    CHECK(kept.spooled->steps == first);
-    CHECK_FALSE(kept.local.window.delivered);
+    REQUIRE(kept.spooled[0].has_value());
+    CHECK(kept.spooled[0]->steps == first);
+    CHECK_FALSE(kept.local.fragments[0].window.delivered);
     // It has left all the same.
     CHECK(fixture.Status().workers[1].membership == "left");
     if (file_lost) {
       REQUIRE(std::filesystem::remove(
-          JoinPath(goes.options.scratch, kept.spooled->file)));
+          JoinPath(goes.options.scratch, kept.spooled[0]->file)));
     }
   }
   if (round_closes) {

@@ -34,7 +34,7 @@ TEST_CASE("a checkpoint that was asked for is written in mid-window") {
   REQUIRE(asked_for.ok());
   REQUIRE(asked_for->has_value());
   REQUIRE((*asked_for)->header.sequence == 1);
-  REQUIRE((*asked_for)->header.local.window.steps_done == 3);
+  REQUIRE((*asked_for)->header.local.fragments[0].window.steps_done == 3);
 }
 
 TEST_CASE("a full scratch directory ends the worker, which names the path") {

@@ -69,7 +69,7 @@ TEST_CASE("a wait ends when a stop is asked for, whatever came before") {
     Link link(options);
     link.Start();
     // A version after the one that a transfer was for: that one is cancelled.
-    link.GuardTransfer(Link::Transfer::kUpload, /*base_version=*/3);
+    link.GuardTransfer(Link::Transfer::kUpload, 0, /*base_version=*/3);
     world.Sleep(absl::Seconds(1));
     REQUIRE(link.cancel());
     link.WaitForChange(1, absl::Seconds(30));

@@ -15,14 +15,24 @@ CheckpointHeader SampleHeader(uint64_t version) {
   header.lineage = std::string(16, '\x11');
   header.settings_digest = BlockDigest("settings");
   header.layout_digest = BlockDigest("layout");
-  header.local.version = version;
-  header.local.window = {.round = version + 1,
-                         .base_version = version,
-                         .steps_done = 3,
-                         .tokens = 24,
-                         .steps = 3,
-                         .loss_sum = 7.5,
-                         .losses = 3};
+  header.local.fragments.resize(2);
+  HeldFragment& first = header.local.fragments[0];
+  first.version = version;
+  first.window = {.round = version + 1,
+                  .base_version = version,
+                  .steps_done = 3,
+                  .tokens = 24,
+                  .steps = 3,
+                  .loss_sum = 7.5,
+                  .losses = 3,
+                  .progress = 0.25,
+                  .progress_step = 0.0625};
+  HeldFragment& second = header.local.fragments[1];
+  second.version = version + 1;
+  second.window = first.window;
+  second.window.delivered = second.window.last = true;
+  second.ahead = {.steps_done = 1, .tokens = 8, .steps = 1};
+  header.spooled.resize(2);
   header.data_cursor = 10 * version;
   header.inner_steps = 5 * version + 3;
   header.optimizer_steps = 5 * version + 2;
@@ -44,7 +54,7 @@ std::vector<NamedBuffer> SampleBuffers(uint64_t version) {
 
 SpooledUpdate SampleSpool() {
   SpooledUpdate spooled;
-  spooled.file = "update.part";
+  spooled.file = "update-1.part";
   spooled.round = 3;
   spooled.base_version = 2;
   spooled.base_digest = BlockDigest("theta");
@@ -57,6 +67,15 @@ SpooledUpdate SampleSpool() {
   return spooled;
 }
 
+void RequireSameWindows(const LocalState& found, const LocalState& expected) {
+  REQUIRE(found.fragments.size() == expected.fragments.size());
+  for (size_t i = 0; i < expected.fragments.size(); ++i) {
+    REQUIRE(found.fragments[i].version == expected.fragments[i].version);
+    REQUIRE(found.fragments[i].window == expected.fragments[i].window);
+    REQUIRE(found.fragments[i].ahead == expected.fragments[i].ahead);
+  }
+}
+
 // The version that the newest checkpoint holds; 0: none. Its content is that
 // of the version's sample.
 uint64_t NewestVersion(FileSystem* fs) {
@@ -66,9 +85,9 @@ uint64_t NewestVersion(FileSystem* fs) {
   REQUIRE(loaded.ok());
   if (!loaded->has_value()) return 0;
   const Checkpoint& checkpoint = **loaded;
-  const uint64_t version = *checkpoint.header.local.version;
+  const uint64_t version = *checkpoint.header.local.fragments.at(0).version;
   const CheckpointHeader expected = SampleHeader(version);
-  REQUIRE(checkpoint.header.local.window == expected.local.window);
+  RequireSameWindows(checkpoint.header.local, expected.local);
   REQUIRE(checkpoint.header.data_cursor == expected.data_cursor);
   REQUIRE(checkpoint.header.inner_steps == expected.inner_steps);
   REQUIRE(checkpoint.header.totals == expected.totals);
@@ -158,12 +177,12 @@ TEST_CASE("a checkpoint with a flipped bit is passed over") {
 TEST_CASE("C7.4 a checkpoint of a newer format is refused, not passed over") {
   FaultFileSystem fs;
   TwoWritten(&fs);
-  fs.FlipBit("scratch/checkpoint-000002.ckpt", 8, 1);  // 1 becomes 3.
+  fs.FlipBit("scratch/checkpoint-000002.ckpt", 8, 0);  // 2 becomes 3.
   const absl::Status status =
       CheckpointStore(&fs, "scratch").LoadNewest().status();
   REQUIRE(absl::IsFailedPrecondition(status));
   for (const char* word :
-       {"scratch/checkpoint-000002.ckpt", "format 3", "reads 1"}) {
+       {"scratch/checkpoint-000002.ckpt", "format 3", "reads 1 and 2"}) {
     REQUIRE(status.message().find(word) != std::string::npos);
   }
 }
@@ -174,12 +193,12 @@ TEST_CASE("the bytes of a checkpoint do not change") {
   REQUIRE(fs.CreateDirs("scratch").ok());
   CheckpointStore store(&fs, "scratch");
   CheckpointHeader header = SampleHeader(2);
-  header.spooled = SampleSpool();
+  header.spooled[1] = SampleSpool();
   REQUIRE(store.Write(header, SampleBuffers(2)).ok());
   const absl::StatusOr<std::string> bytes =
       ReadFile(&fs, "scratch/checkpoint-000001.ckpt");
   REQUIRE(bytes.ok());
-  const std::string path = DILOCO_GOLDEN_DIR "/checkpoint.ckpt";
+  const std::string path = DILOCO_GOLDEN_DIR "/checkpoint-2.ckpt";
   if (std::getenv("DILOCO_WRITE_GOLDEN") != nullptr) {
     REQUIRE(WriteFileAtomic(FileSystem::Posix(), path, *bytes).ok());
   }
@@ -192,11 +211,40 @@ TEST_CASE("the bytes of a checkpoint do not change") {
   const absl::StatusOr<std::optional<Checkpoint>> loaded =
       CheckpointStore(&fs, "scratch").LoadNewest();
   REQUIRE(loaded.ok());
-  const SpooledUpdate& spooled = *(*loaded)->header.spooled;
+  RequireSameWindows((*loaded)->header.local, header.local);
+  REQUIRE_FALSE((*loaded)->header.spooled.at(0).has_value());
+  const SpooledUpdate& spooled = (*loaded)->header.spooled.at(1).value();
   REQUIRE(spooled.digest == SampleSpool().digest);
   REQUIRE(spooled.base_digest == SampleSpool().base_digest);
   REQUIRE(spooled.steps == 5);
   REQUIRE(spooled.loss == 2.25);
+}
+
+TEST_CASE("C7.4 a checkpoint of format 1 is read: it has one fragment") {
+  FaultFileSystem fs;
+  REQUIRE(fs.CreateDirs("scratch").ok());
+  const absl::StatusOr<std::string> golden =
+      ReadFile(FileSystem::Posix(), DILOCO_GOLDEN_DIR "/checkpoint-1.ckpt");
+  REQUIRE(golden.ok());
+  REQUIRE(WriteFileAtomic(&fs, "scratch/checkpoint-000001.ckpt", *golden).ok());
+  const absl::StatusOr<std::optional<Checkpoint>> loaded =
+      CheckpointStore(&fs, "scratch").LoadNewest();
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  const CheckpointHeader& header = (*loaded)->header;
+  REQUIRE(header.local.fragments.size() == 1);
+  const HeldFragment& fragment = header.local.fragments[0];
+  REQUIRE(fragment.version == 2);
+  REQUIRE(fragment.window == Window{.round = 3,
+                                    .base_version = 2,
+                                    .steps_done = 3,
+                                    .tokens = 24,
+                                    .steps = 3,
+                                    .loss_sum = 7.5,
+                                    .losses = 3});
+  REQUIRE(fragment.ahead == Window{});
+  REQUIRE(header.spooled.at(0).value().digest == SampleSpool().digest);
+  REQUIRE((*loaded)->buffers == SampleBuffers(2));
 }
 
 }  // namespace

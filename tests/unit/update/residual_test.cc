@@ -53,7 +53,7 @@ struct Sender {
   }
   std::vector<float> Buffer(const std::string& name) {
     std::vector<NamedBuffer> buffers;
-    residual.Export(&buffers);
+    residual.Export(0, &buffers);
     for (const NamedBuffer& buffer : buffers) {
       if (buffer.first == name) return buffer.second;
     }
@@ -155,12 +155,12 @@ TEST_CASE("a checkpoint between encoding and verdict goes on bit for bit") {
   whole.Encode(2);
   Sender restored;
   std::vector<NamedBuffer> buffers;
-  whole.residual.Export(&buffers);
+  whole.residual.Export(0, &buffers);
   CHECK(buffers.size() == 2);
   for (const NamedBuffer& buffer : buffers) {
-    CHECK(restored.residual.Import(buffer));
+    CHECK(restored.residual.Import(0, buffer));
   }
-  CHECK_FALSE(restored.residual.Import({"local", {}}));
+  CHECK_FALSE(restored.residual.Import(0, {"local", {}}));
   whole.residual.Accepted();
   restored.residual.Accepted();
   CHECK((whole.Encode(3) == restored.Encode(3)));

@@ -10,69 +10,75 @@ using Kind = Action::Kind;
 ViewInput Running(uint64_t version, uint64_t round, uint32_t steps) {
   ViewInput view;
   view.phase = ViewInput::Phase::kRunning;
-  view.version = version;
-  view.lease = ViewInput::Lease{round, version, steps, false};
+  view.fragments.resize(1);
+  view.fragments[0].version = version;
+  view.fragments[0].lease = ViewInput::Lease{round, version, steps, false};
   return view;
 }
 
-LocalState Holding(uint64_t version) {
-  LocalState local;
-  local.version = version;
-  return local;
+// Of one fragment.
+struct Local : LocalState {
+  Local() { fragments.resize(1); }
+  explicit Local(uint64_t version) : Local() { fragments[0].version = version; }
+  Window& window() { return fragments[0].window; }
+};
+
+Action Next(const LocalState& local, const ViewInput& view, LatePolicy late) {
+  return NextAction(local, view, {late, 0, false});
 }
 
 Kind Next(const LocalState& local, const ViewInput& view) {
-  return NextAction(local, view, LatePolicy::kCarry).kind;
+  return Next(local, view, LatePolicy::kCarry).kind;
 }
 
 TEST_CASE("a worker without theta pulls it first") {
-  REQUIRE(Next(LocalState{}, Running(3, 4, 10)) == Kind::kPull);
+  REQUIRE(Next(Local(), Running(3, 4, 10)) == Kind::kPull);
 }
 
 TEST_CASE("a worker whose copy has another digest pulls afresh") {
-  LocalState local = Holding(3);
+  Local local(3);
   ViewInput view = Running(3, 4, 10);
-  view.damaged = true;
+  view.fragments[0].damaged = true;
   REQUIRE(Next(local, view) == Kind::kPull);
-  local.window = {
+  local.window() = {
       .round = 4, .base_version = 3, .steps_done = 2, .tokens = 20, .steps = 2};
   REQUIRE(Next(local, view) == Kind::kPull);
 }
 
 TEST_CASE("a lease is begun, stepped through and submitted") {
-  LocalState local = Holding(3);
+  Local local(3);
   const ViewInput view = Running(3, 4, 2);
   REQUIRE(Next(local, view) == Kind::kBegin);
-  BeginWindow(local, *view.lease, /*carry=*/false);
+  BeginWindow(local.fragments[0], *view.fragments[0].lease, /*carry=*/false);
   REQUIRE(Next(local, view) == Kind::kStep);
-  local.window.steps_done = local.window.steps = 1;
+  local.window().steps_done = local.window().steps = 1;
   REQUIRE(Next(local, view) == Kind::kStep);
-  local.window.steps_done = local.window.steps = 2;
+  local.window().steps_done = local.window().steps = 2;
   REQUIRE(Next(local, view) == Kind::kSubmit);
-  local.window.delivered = true;
+  local.window().delivered = true;
   REQUIRE(Next(local, view) == Kind::kWait);
 }
 
 TEST_CASE("a window that is full is submitted, whatever the lease has left") {
-  LocalState local = Holding(3);
+  Local local(3);
   ViewInput view = Running(3, 4, 5);
-  view.lease->window_steps = 8;
-  local.window = {.round = 4, .base_version = 3, .tokens = 70, .steps = 7};
+  view.fragments[0].lease->window_steps = 8;
+  local.window() = {.round = 4, .base_version = 3, .tokens = 70, .steps = 7};
   REQUIRE(Next(local, view) == Kind::kStep);
-  local.window.steps_done = 1;
-  local.window.steps = 8;
+  local.window().steps_done = 1;
+  local.window().steps = 8;
   REQUIRE(Next(local, view) == Kind::kSubmit);
 }
 
 TEST_CASE("after a cold start the probe comes first, on the newest version") {
-  LocalState local;
+  Local local;
   local.probe_due = true;
   ViewInput view = Running(3, 4, 5);
   view.evals = {{3, 0}};
   REQUIRE(Next(local, view) == Kind::kPull);
-  local.version = 2;
+  local.fragments[0].version = 2;
   REQUIRE(Next(local, view) == Kind::kCatchUp);
-  local.version = 3;
+  local.fragments[0].version = 3;
   REQUIRE(Next(local, view) == Kind::kProbe);
   local.probe_due = false;
   REQUIRE(Next(local, view) == Kind::kEvaluate);
@@ -80,48 +86,47 @@ TEST_CASE("after a cold start the probe comes first, on the newest version") {
 
 TEST_CASE("an update that the coordinator already has is not trained again") {
   ViewInput view = Running(3, 4, 2);
-  view.lease->delivered = true;
-  REQUIRE(Next(Holding(3), view) == Kind::kWait);
+  view.fragments[0].lease->delivered = true;
+  REQUIRE(Next(Local(3), view) == Kind::kWait);
 }
 
 TEST_CASE("C6.5 a late worker carries its steps into the next round") {
-  LocalState local = Holding(3);
-  local.window = {
+  Local local(3);
+  local.window() = {
       .round = 4, .base_version = 3, .steps_done = 5, .tokens = 50, .steps = 5};
   const ViewInput view = Running(4, 5, 2);
-  const Action action = NextAction(local, view, LatePolicy::kCarry);
+  const Action action = Next(local, view, LatePolicy::kCarry);
   REQUIRE(action.kind == Kind::kCatchUp);
   REQUIRE(action.carry);
-  FinishCatchUp(local, 4, true);
+  FinishCatchUp(local.fragments[0], 4, true);
   REQUIRE(Next(local, view) == Kind::kBegin);
-  BeginWindow(local, *view.lease, /*carry=*/true);
-  REQUIRE(local.window.steps_done == 0);
-  REQUIRE(local.window.tokens == 50);
-  REQUIRE(local.window.steps == 5);
+  BeginWindow(local.fragments[0], *view.fragments[0].lease, /*carry=*/true);
+  REQUIRE(local.window().steps_done == 0);
+  REQUIRE(local.window().tokens == 50);
+  REQUIRE(local.window().steps == 5);
 }
 
 TEST_CASE("C6.5 late: reject drops the steps and says so") {
-  LocalState local = Holding(3);
-  local.window = {
+  Local local(3);
+  local.window() = {
       .round = 4, .base_version = 3, .steps_done = 5, .tokens = 50, .steps = 5};
-  const Action action =
-      NextAction(local, Running(4, 5, 2), LatePolicy::kReject);
+  const Action action = Next(local, Running(4, 5, 2), LatePolicy::kReject);
   REQUIRE(action.kind == Kind::kCatchUp);
   REQUIRE_FALSE(action.carry);
   REQUIRE(action.reason.find("5 steps are dropped") != std::string::npos);
-  FinishCatchUp(local, 4, false);
-  REQUIRE(local.window == Window{});
+  FinishCatchUp(local.fragments[0], 4, false);
+  REQUIRE(local.window() == Window{});
 }
 
 TEST_CASE("a delivered window is replaced, not carried") {
-  LocalState local = Holding(3);
-  local.window = {.round = 4,
-                  .base_version = 3,
-                  .steps_done = 2,
-                  .tokens = 20,
-                  .steps = 2,
-                  .delivered = true};
-  const Action action = NextAction(local, Running(4, 5, 2), LatePolicy::kCarry);
+  Local local(3);
+  local.window() = {.round = 4,
+                    .base_version = 3,
+                    .steps_done = 2,
+                    .tokens = 20,
+                    .steps = 2,
+                    .delivered = true};
+  const Action action = Next(local, Running(4, 5, 2), LatePolicy::kCarry);
   REQUIRE(action.kind == Kind::kCatchUp);
   REQUIRE_FALSE(action.carry);
 }
@@ -129,55 +134,56 @@ TEST_CASE("a delivered window is replaced, not carried") {
 TEST_CASE("C6.4 a new lease on the same base starts from the anchor") {
   // Round 4 was void.
   const ViewInput view = Running(3, 5, 2);
-  LocalState local = Holding(3);
-  local.window = {
+  Local local(3);
+  local.window() = {
       .round = 4, .base_version = 3, .steps_done = 2, .tokens = 20, .steps = 2};
   SECTION("after a delivered or refused update") {
-    local.window.delivered = true;
-    const Action action = NextAction(local, view, LatePolicy::kCarry);
+    local.window().delivered = true;
+    const Action action = Next(local, view, LatePolicy::kCarry);
     REQUIRE(action.kind == Kind::kBegin);
     REQUIRE_FALSE(action.carry);
-    BeginWindow(local, *view.lease, action.carry);
-    REQUIRE(local.window == Window{.round = 5, .base_version = 3});
+    BeginWindow(local.fragments[0], *view.fragments[0].lease, action.carry);
+    REQUIRE(local.window() == Window{.round = 5, .base_version = 3});
   }
   SECTION("after an unsent window under late: reject") {
-    const Action action = NextAction(local, view, LatePolicy::kReject);
+    const Action action = Next(local, view, LatePolicy::kReject);
     REQUIRE(action.kind == Kind::kBegin);
     REQUIRE_FALSE(action.carry);
     REQUIRE(action.reason.find("2 steps are dropped") != std::string::npos);
   }
   SECTION("but unsent steps are carried under late: carry") {
-    const Action action = NextAction(local, view, LatePolicy::kCarry);
+    const Action action = Next(local, view, LatePolicy::kCarry);
     REQUIRE(action.kind == Kind::kBegin);
     REQUIRE(action.carry);
-    BeginWindow(local, *view.lease, action.carry);
-    REQUIRE(local.window.steps == 2);
-    REQUIRE(local.window.tokens == 20);
-    REQUIRE(local.window.steps_done == 0);
+    BeginWindow(local.fragments[0], *view.fragments[0].lease, action.carry);
+    REQUIRE(local.window().steps == 2);
+    REQUIRE(local.window().tokens == 20);
+    REQUIRE(local.window().steps_done == 0);
   }
 }
 
 TEST_CASE("evaluation happens at any step of a window, once a slice") {
-  LocalState local = Holding(3);
+  Local local(3);
   ViewInput view = Running(3, 4, 2);
   view.evals = {{2, 0}, {3, 1}};
-  const Action action = NextAction(local, view, LatePolicy::kCarry);
+  const Action action = Next(local, view, LatePolicy::kCarry);
   REQUIRE(action.kind == Kind::kEvaluate);
   REQUIRE(action.slice == 1);
   local.evaluated.push_back(1);
   REQUIRE(Next(local, view) == Kind::kBegin);
-  local.window.round = 4;
-  local.window.steps_done = local.window.steps = 1;
+  local.window().round = 4;
+  local.window().steps_done = local.window().steps = 1;
   REQUIRE(Next(local, view) == Kind::kStep);
   view.evals.push_back({3, 2});
   REQUIRE(Next(local, view) == Kind::kEvaluate);
 }
 
 TEST_CASE("a finished run is evaluated, then left") {
-  LocalState local = Holding(7);
+  Local local(7);
   ViewInput view;
   view.phase = ViewInput::Phase::kFinished;
-  view.version = 7;
+  view.fragments.resize(1);
+  view.fragments[0].version = 7;
   view.evals = {{7, 0}};
   REQUIRE(Next(local, view) == Kind::kEvaluate);
   local.evaluated.push_back(0);
@@ -185,15 +191,15 @@ TEST_CASE("a finished run is evaluated, then left") {
 }
 
 TEST_CASE("C5.4 a leaving worker finishes its window or hands in its steps") {
-  LocalState local = Holding(3);
+  Local local(3);
   ViewInput view = Running(3, 4, 4);
-  BeginWindow(local, *view.lease, /*carry=*/false);
-  local.window.steps_done = local.window.steps = 2;
+  BeginWindow(local.fragments[0], *view.fragments[0].lease, /*carry=*/false);
+  local.window().steps_done = local.window().steps = 2;
   view.leaving = Leaving::kAfterWindow;
   REQUIRE(Next(local, view) == Kind::kStep);
   view.leaving = Leaving::kWithSteps;
   REQUIRE(Next(local, view) == Kind::kSubmit);
-  local.window.delivered = true;
+  local.window().delivered = true;
   REQUIRE(Next(local, view) == Kind::kLeave);
 }
 
@@ -202,41 +208,42 @@ TEST_CASE("C5.4 a leaving worker takes on nothing new") {
   ViewInput view = Running(3, 4, 2);
   view.leaving = leaving;
   SECTION("nothing is held yet") {
-    REQUIRE(Next(LocalState{}, view) == Kind::kLeave);
+    REQUIRE(Next(Local(), view) == Kind::kLeave);
   }
   SECTION("a lease that was not begun") {
-    REQUIRE(Next(Holding(3), view) == Kind::kLeave);
+    REQUIRE(Next(Local(3), view) == Kind::kLeave);
   }
   SECTION("a version that came out") {
-    LocalState local = Holding(2);
-    local.window = {.round = 3, .base_version = 2, .steps_done = 1, .steps = 1};
+    Local local(2);
+    local.window() = {
+        .round = 3, .base_version = 2, .steps_done = 1, .steps = 1};
     REQUIRE(Next(local, view) == Kind::kLeave);
   }
   SECTION("an evaluation") {
     view.evals.push_back({3, 0});
-    view.lease.reset();
-    REQUIRE(Next(Holding(3), view) == Kind::kLeave);
+    view.fragments[0].lease.reset();
+    REQUIRE(Next(Local(3), view) == Kind::kLeave);
   }
   SECTION("no step was done") {
-    LocalState local = Holding(3);
-    BeginWindow(local, *view.lease, /*carry=*/false);
+    Local local(3);
+    BeginWindow(local.fragments[0], *view.fragments[0].lease, /*carry=*/false);
     REQUIRE(Next(local, view) ==
             (leaving == Leaving::kAfterWindow ? Kind::kStep : Kind::kLeave));
   }
   SECTION("the run is over") {
     view.phase = ViewInput::Phase::kFinished;
-    REQUIRE(Next(Holding(3), view) == Kind::kFinish);
+    REQUIRE(Next(Local(3), view) == Kind::kFinish);
   }
 }
 
 TEST_CASE("a window of which an update was taken is not trained on") {
-  LocalState local = Holding(3);
+  Local local(3);
   const ViewInput view = Running(3, 4, 5);
-  BeginWindow(local, *view.lease, /*carry=*/false);
-  local.window.steps_done = local.window.steps = 2;
-  local.taken_round = 3;
+  BeginWindow(local.fragments[0], *view.fragments[0].lease, /*carry=*/false);
+  local.window().steps_done = local.window().steps = 2;
+  local.fragments[0].taken_round = 3;
   REQUIRE(Next(local, view) == Kind::kStep);
-  local.taken_round = 4;
+  local.fragments[0].taken_round = 4;
   REQUIRE(Next(local, view) == Kind::kSubmit);
 }
 
@@ -251,8 +258,215 @@ TEST_CASE("a window fits when its steps and its upload do") {
 
 TEST_CASE("a lease on another base than the one held waits for the next view") {
   ViewInput view = Running(3, 4, 2);
-  view.lease->base_version = 2;
-  REQUIRE(Next(Holding(3), view) == Kind::kWait);
+  view.fragments[0].lease->base_version = 2;
+  REQUIRE(Next(Local(3), view) == Kind::kWait);
+}
+
+// Two fragments that hold version 3 and train under leases of 4 steps; the
+// second one is due two steps earlier.
+struct TwoFragments {
+  TwoFragments() {
+    local.fragments.resize(2);
+    view.phase = ViewInput::Phase::kRunning;
+    view.fragments.resize(2);
+    for (int i = 0; i < 2; ++i) {
+      local.fragments[i].version = 3;
+      view.fragments[i].version = 3;
+      view.fragments[i].lease = ViewInput::Lease{4, 3, i == 0 ? 4u : 2u};
+    }
+  }
+  Action Next() const { return NextAction(local, view, rules); }
+  // Performs what is asked for until it is something else than a begin or a
+  // step, and at most `steps` of these.
+  Action Train(int steps) {
+    for (Action next = Next();; next = Next()) {
+      if (next.kind == Kind::kBegin) {
+        BeginWindow(local.fragments[next.fragment],
+                    *view.fragments[next.fragment].lease, next.carry);
+      } else if (next.kind == Kind::kStep && steps > 0) {
+        CountStep(local, 10, 1.0);
+        --steps;
+      } else {
+        return next;
+      }
+    }
+  }
+  void Deliver(uint32_t fragment) {
+    local.fragments[fragment].window.delivered = true;
+    view.fragments[fragment].lease->delivered = true;
+  }
+  // The fragment's round closes with this worker; the next lease is there.
+  void Publish(uint32_t fragment, uint32_t steps) {
+    ViewInput::Fragment& seen = view.fragments[fragment];
+    ++seen.version;
+    seen.lease = ViewInput::Lease{seen.lease->round + 1, seen.version, steps};
+  }
+
+  LocalState local;
+  ViewInput view;
+  SyncRules rules;
+};
+
+TEST_CASE("each fragment is due when its own window is over") {
+  TwoFragments run;
+  Action next = run.Train(9);
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 1);
+  CHECK(run.local.fragments[0].window.steps_done == 2);
+  run.Deliver(1);
+  // Without overlap nothing is trained until the result is merged.
+  next = run.Next();
+  CHECK(next.kind == Kind::kWait);
+  CHECK(next.reason.find("(fragment 1)") != std::string::npos);
+  run.Publish(1, 4);
+  next = run.Next();
+  CHECK(next.kind == Kind::kCatchUp);
+  CHECK(next.fragment == 1);
+  CHECK_FALSE(next.carry);
+  FinishCatchUp(run.local.fragments[1], 4, next.carry);
+  next = run.Train(9);
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 0);
+  CHECK(run.local.fragments[0].window.steps == 4);
+  CHECK(run.local.fragments[1].window.steps == 2);
+}
+
+TEST_CASE("exact: a result is merged after as many steps as the overlap has") {
+  TwoFragments run;
+  run.rules.overlap = 1;
+  REQUIRE(run.Train(9).kind == Kind::kSubmit);
+  run.Deliver(1);
+  // It is there at once, and still merged after the next step.
+  run.Publish(1, 4);
+  CHECK(run.Next().kind == Kind::kStep);
+  const Action next = run.Train(9);
+  CHECK(next.kind == Kind::kCatchUp);
+  CHECK(next.fragment == 1);
+  CHECK(run.local.fragments[1].ahead.steps == 1);
+  FinishCatchUp(run.local.fragments[1], 4, next.carry);
+  // The step since the take is the first of the next window.
+  CHECK(run.local.fragments[1].window.steps == 1);
+  CHECK(run.local.fragments[1].ahead == Window{});
+  CHECK(run.Train(1).fragment == 0);
+  run.Deliver(0);
+  run.Publish(0, 4);
+  run.Train(1);
+  FinishCatchUp(run.local.fragments[0], 4, false);
+  // Taken after step 2, so the next take is after step 6.
+  CHECK(run.Train(9).fragment == 1);
+  CHECK(run.local.fragments[1].window.steps == 4);
+  CHECK(run.local.fragments[1].window.tokens == 40);
+  CHECK(run.local.fragments[0].window.steps == 2);
+}
+
+TEST_CASE("exact: a result that is not there after the overlap is waited for") {
+  TwoFragments run;
+  run.rules.overlap = 1;
+  REQUIRE(run.Train(9).kind == Kind::kSubmit);
+  run.Deliver(1);
+  CHECK(run.Train(9).kind == Kind::kWait);
+  CHECK(run.local.fragments[1].ahead.steps == 1);
+}
+
+TEST_CASE("slip: a result is merged when it is there") {
+  TwoFragments run;
+  run.rules.overlap = 2;
+  run.rules.slip = true;
+  REQUIRE(run.Train(9).fragment == 1);
+  run.Deliver(1);
+  SECTION("earlier than the overlap") {
+    run.Publish(1, 4);
+    CHECK(run.Next().kind == Kind::kCatchUp);
+  }
+  SECTION("later, and training goes on until then") {
+    CHECK(run.Train(2).kind == Kind::kSubmit);
+    run.Deliver(0);
+    CHECK(run.Train(2).kind == Kind::kWait);
+    CHECK(run.local.fragments[1].ahead.steps == 4);
+    run.Publish(1, 4);
+    const Action next = run.Next();
+    CHECK(next.kind == Kind::kCatchUp);
+    FinishCatchUp(run.local.fragments[1], 4, next.carry);
+    // A due step that came meanwhile extends the window: it is over now.
+    BeginWindow(run.local.fragments[1], *run.view.fragments[1].lease, true);
+    CHECK(run.Next().kind == Kind::kSubmit);
+    CHECK(run.local.fragments[1].window.steps == 4);
+  }
+}
+
+TEST_CASE("nothing is trained ahead of a run's last result") {
+  TwoFragments run;
+  run.rules.overlap = 2;
+  for (ViewInput::Fragment& fragment : run.view.fragments) {
+    fragment.lease->steps = 2;
+    fragment.lease->progress = 0.9;
+    fragment.lease->progress_step = 0.05;
+  }
+  CHECK(run.Train(9).fragment == 0);
+  CHECK(run.local.fragments[0].window.last);
+  run.Deliver(0);
+  CHECK(run.Next().fragment == 1);
+  run.Deliver(1);
+  CHECK(run.Next().kind == Kind::kWait);
+}
+
+TEST_CASE("C6.5 a late update is carried with the steps since its take") {
+  TwoFragments run;
+  run.rules.overlap = 1;
+  REQUIRE(run.Train(9).fragment == 1);
+  run.local.fragments[1].taken_round = 4;
+  run.Publish(1, 4);
+  CHECK(run.Next().kind == Kind::kStep);
+  const Action next = run.Train(1);
+  CHECK(next.kind == Kind::kCatchUp);
+  CHECK(next.carry);
+  FinishCatchUp(run.local.fragments[1], 4, next.carry);
+  run.local.fragments[1].taken_round = 0;
+  const Window& window = run.local.fragments[1].window;
+  CHECK(window.steps == 3);
+  CHECK(window.tokens == 30);
+  // Only the step since the take counts for the next lease.
+  CHECK(run.Train(0).kind == Kind::kStep);
+  CHECK(window.steps_done == 1);
+}
+
+TEST_CASE("a paused run is not trained ahead of") {
+  TwoFragments run;
+  run.rules.overlap = 2;
+  REQUIRE(run.Train(9).fragment == 1);
+  run.Deliver(1);
+  run.view.phase = ViewInput::Phase::kPaused;
+  CHECK(run.Next().kind == Kind::kWait);
+}
+
+TEST_CASE("a leaving worker hands in what is done of every fragment") {
+  TwoFragments run;
+  run.Train(1);
+  run.view.leaving = Leaving::kWithSteps;
+  CHECK(run.Next().fragment == 0);
+  CHECK(run.Next().kind == Kind::kSubmit);
+  run.Deliver(0);
+  CHECK(run.Next().fragment == 1);
+  CHECK(run.Next().kind == Kind::kSubmit);
+  run.Deliver(1);
+  CHECK(run.Next().kind == Kind::kLeave);
+}
+
+TEST_CASE("a step's progress is that of the fragment which is furthest") {
+  TwoFragments run;
+  run.rules.overlap = 1;
+  run.view.fragments[0].lease->progress = 0.5;
+  run.view.fragments[0].lease->progress_step = 0.125;
+  run.view.fragments[1].lease->progress = 0.25;
+  run.view.fragments[1].lease->progress_step = 0.125;
+  run.Train(0);
+  CHECK(ProgressOfNextStep(run.local) == 0.625);
+  run.Train(2);
+  run.Deliver(1);
+  // The steps since a take are behind those of its window.
+  run.local.fragments[0].window.progress = 0;
+  run.Train(1);
+  CHECK(ProgressOfNextStep(run.local) == 0.25 + 4 * 0.125);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "common/base/ids.h"
 #include "common/base/logging.h"
 #include "common/base/status_macros.h"
+#include "common/io/path.h"
 #include "common/io/remove_tree.h"
 #include "common/model/hf_directory.h"
 #include "common/model/safetensors.h"
@@ -157,11 +158,6 @@ absl::Status WriteContents(FileSystem* fs, const std::string& dir,
   RETURN_IF_ERROR(WriteSafetensors(fs, JoinPath(dir, "model.safetensors"),
                                    std::move(tensors)));
   return fs->SyncDir(dir);
-}
-
-std::string WithoutSlash(std::string dir) {
-  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
-  return dir;
 }
 
 // The directory that becomes `dir` when it is complete.

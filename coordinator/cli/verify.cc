@@ -27,26 +27,14 @@ void PrintFinding(const Finding& finding, bool as_json) {
 }
 
 absl::Status RunVerify(const Invocation& invocation) {
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<RunArchive> archive,
-      RunArchive::Read(FileSystem::Posix(), invocation.positional[0]));
-  const Journal::Scanned& journal = archive->journal();
-  PrintFinding(
-      {Finding::Kind::kGood,
-       absl::StrCat(
-           "journal, ", journal.records, " records in ",
-           journal.segments.size(),
-           journal.segments.size() == 1 ? " segment" : " segments",
-           journal.tail_bytes == 0
-               ? ""
-               : absl::StrCat(", and a torn tail of ", journal.tail_bytes,
-                              " bytes that a start drops"))},
-      invocation.json);
   int problems = 0;
-  const bool good = VerifyRun(*archive, [&](const Finding& finding) {
-    if (finding.kind == Finding::Kind::kProblem) ++problems;
-    PrintFinding(finding, invocation.json);
-  });
+  ASSIGN_OR_RETURN(const bool good,
+                   VerifyStateDir(FileSystem::Posix(), invocation.positional[0],
+                                  [&](const Finding& finding) {
+                                    if (finding.kind == Finding::Kind::kProblem)
+                                      ++problems;
+                                    PrintFinding(finding, invocation.json);
+                                  }));
   if (good) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       invocation.positional[0], ": ", problems,
@@ -67,9 +55,9 @@ CommandSpec VerifyCommand() {
       "the\n"
       "rounds whose updates are there again: all digests must be those that "
       "the\n"
-      "journal published. Changes nothing. Beside a running coordinator, "
-      "files\n"
-      "that retention removes meanwhile may be reported as missing.\n"
+      "journal published. Changes nothing. Beside a running coordinator, it "
+      "begins\n"
+      "again when retention takes a file meanwhile.\n"
       "Exit code 1 when there is a problem.\n";
   command.example = "  dilococtl verify state\n";
   command.run = RunVerify;

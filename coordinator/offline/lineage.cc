@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/io/path.h"
 #include "common/io/remove_tree.h"
 #include "coordinator/offline/copy.h"
 #include "coordinator/offline/replay.h"
@@ -149,12 +150,14 @@ absl::StatusOr<LineageStarted> RestoreBackup(
 absl::StatusOr<RunCreated> Fork(FileSystem* fs, const std::string& state_dir,
                                 uint64_t version, const ForkTarget& target,
                                 const std::string& lineage) {
-  if (fs->Exists(target.state_dir)) {
+  const std::string out = WithoutSlash(target.state_dir);
+  if (fs->Exists(out)) {
     return absl::AlreadyExistsError(
-        absl::StrCat(target.state_dir,
+        absl::StrCat(out,
                      " exists; a fork is a new run in a new directory: give "
                      "another state.dir in its run file"));
   }
+  RETURN_IF_ERROR(CheckOutside(fs, out));
   ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
                    RunArchive::Read(fs, state_dir));
   if (archive->created().layout_digest != target.layout_digest) {
@@ -169,8 +172,8 @@ absl::StatusOr<RunCreated> Fork(FileSystem* fs, const std::string& state_dir,
   created.lineage = lineage;
   created.settings_digest = target.settings_digest;
   created.layout_digest = target.layout_digest;
-  RemoveLeftBeside(fs, target.state_dir);
-  const std::string partial = NewNameBeside(fs, target.state_dir);
+  RemoveLeftBeside(fs, out);
+  const std::string partial = NewNameBeside(fs, out);
   const auto write = [&]() -> absl::Status {
     for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
       ASSIGN_OR_RETURN(const FragmentValues values,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/io/path.h"
 #include "common/io/remove_tree.h"
 #include "coordinator/offline/copy.h"
 #include "coordinator/offline/run_archive.h"
@@ -82,8 +83,20 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
   return result;
 }
 
-// Where a run lives, other files would be in its way, and a copy of the whole
-// would copy itself.
+absl::Status Verify(FileSystem* fs, const std::string& dir) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
+                   RunArchive::Read(fs, dir));
+  std::string problem;
+  const bool good = VerifyRun(*archive, [&problem](const Finding& finding) {
+    if (finding.kind == Finding::Kind::kProblem && problem.empty()) {
+      problem = finding.text;
+    }
+  });
+  return good ? absl::OkStatus() : absl::DataLossError(problem);
+}
+
+}  // namespace
+
 absl::Status CheckOutside(FileSystem* fs, const std::string& out) {
   for (std::string dir = DirName(out);; dir = DirName(dir)) {
     for (const std::string& name :
@@ -99,25 +112,13 @@ absl::Status CheckOutside(FileSystem* fs, const std::string& out) {
   return absl::OkStatus();
 }
 
-absl::Status Verify(FileSystem* fs, const std::string& dir) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
-                   RunArchive::Read(fs, dir));
-  std::string problem;
-  const bool good = VerifyRun(*archive, [&problem](const Finding& finding) {
-    if (finding.kind == Finding::Kind::kProblem && problem.empty()) {
-      problem = finding.text;
-    }
-  });
-  return good ? absl::OkStatus() : absl::DataLossError(problem);
-}
-
-}  // namespace
-
 absl::StatusOr<RunCopy> CopyRun(
-    FileSystem* fs, const std::string& state_dir, const std::string& out,
+    FileSystem* fs, const std::string& from, const std::string& to,
     const CopyOptions& options, const std::function<void(uint64_t)>& progress,
     const std::function<absl::Status(const std::string&, const RunCopy&)>&
         finish) {
+  const std::string state_dir = WithoutSlash(from);
+  const std::string out = WithoutSlash(to);
   if (fs->Exists(out)) {
     return absl::AlreadyExistsError(
         absl::StrCat(out, " exists; give the name of a new directory"));

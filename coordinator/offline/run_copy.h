@@ -27,6 +27,10 @@ struct CopyOptions {
   bool accept_loss = false;
 };
 
+// Where a run lives, other files would be in its way, and a copy of the whole
+// would copy itself: INVALID_ARGUMENT when `out` lies in a state directory.
+absl::Status CheckOutside(FileSystem* fs, const std::string& out);
+
 // Copies the journal up to its newest whole record, and every file that it
 // names and that is there, to `out`, which must not exist; appears under that
 // name only once all of it is durable and verified (VerifyRun). The files are

@@ -1,5 +1,6 @@
 #include "coordinator/offline/verify.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,6 +12,9 @@
 
 namespace diloco {
 namespace {
+
+// Of a directory whose coordinator goes on.
+constexpr int kReadings = 5;
 
 class Verifier {
  public:
@@ -231,6 +235,46 @@ class Verifier {
 bool VerifyRun(RunArchive& archive,
                const std::function<void(const Finding&)>& report) {
   return Verifier(archive, report).Run();
+}
+
+absl::StatusOr<bool> VerifyStateDir(
+    FileSystem* fs, const std::string& dir,
+    const std::function<void(const Finding&)>& report) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RunArchive> archive,
+                   RunArchive::Read(fs, dir));
+  for (int attempt = 1;; ++attempt) {
+    const Journal::Scanned& journal = archive->journal();
+    report({Finding::Kind::kGood,
+            absl::StrCat(
+                "journal, ", journal.records, " records in ",
+                journal.segments.size(),
+                journal.segments.size() == 1 ? " segment" : " segments",
+                journal.tail_bytes == 0
+                    ? ""
+                    : absl::StrCat(", and a torn tail of ", journal.tail_bytes,
+                                   " bytes that a start drops"))});
+    std::vector<Finding> problems;
+    const bool good = VerifyRun(*archive, [&](const Finding& finding) {
+      if (finding.kind == Finding::Kind::kProblem) {
+        problems.push_back(finding);
+      } else {
+        report(finding);
+      }
+    });
+    if (good) return true;
+    ASSIGN_OR_RETURN(std::unique_ptr<RunArchive> now,
+                     RunArchive::Read(fs, dir));
+    if (now->journal().records == journal.records || attempt == kReadings) {
+      for (const Finding& problem : problems) report(problem);
+      return false;
+    }
+    report({Finding::Kind::kGood,
+            absl::StrCat("the run went on meanwhile; ", problems.size(),
+                         problems.size() == 1 ? " file" : " files",
+                         " may have been removed as no longer needed: all is "
+                         "read again")});
+    archive = std::move(now);
+  }
 }
 
 }  // namespace diloco

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "coordinator/offline/run_archive.h"
 
 namespace diloco {
@@ -29,6 +30,15 @@ struct Finding {
 //  - what a start needs: an image, and the updates behind it
 bool VerifyRun(RunArchive& archive,
                const std::function<void(const Finding&)>& report);
+
+// The same of what the journal in `dir` says now, which is the first finding.
+// Beside a coordinator retention may take a file that was named when the
+// journal was read: where something is wrong and the journal has grown
+// meanwhile, all is read again, a few times; problems are those of the last.
+// Not OK when the journal cannot be read.
+absl::StatusOr<bool> VerifyStateDir(
+    FileSystem* fs, const std::string& dir,
+    const std::function<void(const Finding&)>& report);
 
 }  // namespace diloco
 

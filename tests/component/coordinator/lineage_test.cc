@@ -267,7 +267,7 @@ TEST_CASE("a fork begins with theta and momentum of another run's version") {
   OfflineRun offline;
   TestRun& run = offline.run;
   ForkTarget target;
-  target.state_dir = "forked";
+  target.state_dir = "forked/";
   target.run = "forked";
   target.settings_text = "a = b\n";
   target.settings_digest = Sha256(target.settings_text);
@@ -277,6 +277,9 @@ TEST_CASE("a fork begins with theta and momentum of another run's version") {
   REQUIRE(created.ok());
   CHECK(Fork(&run.fs, kStateDir, 4, target, kLineage).status().code() ==
         Code::kAlreadyExists);
+  target.state_dir = "state/images/forked";
+  CHECK(Fork(&run.fs, kStateDir, 4, target, kLineage).status().code() ==
+        Code::kInvalidArgument);
   target.state_dir = "other";
   target.layout_digest = Sha256("other model");
   CHECK(Fork(&run.fs, kStateDir, 4, target, kLineage).status().code() ==

@@ -179,6 +179,51 @@ TEST_CASE("retention does not take files under a backup") {
   CHECK(offline.Problem("copy") == "");
 }
 
+TEST_CASE("verify beside a run that goes on tells damage from retention") {
+  OfflineRun offline(kSmallSegments);
+  TestRun& run = offline.run;
+  run.options.keep_images = 2;
+  run.options.keep_every = 0;
+  run.End();
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  const bool damaged = GENERATE(false, true);
+  if (damaged) run.fs.FlipBit("state/settings.txt", 3, 1);
+  std::vector<std::string> problems;
+  int read_again = 0;
+  bool removed = false;
+  const auto good =
+      VerifyStateDir(&run.fs, kStateDir, [&](const Finding& finding) {
+        if (finding.kind == Finding::Kind::kProblem) {
+          problems.push_back(finding.text);
+        }
+        if (absl::StrContains(finding.text, "read again")) ++read_again;
+        for (uint64_t v = run.Status().fragments[0].version + 1; v <= 11; ++v) {
+          run.DeliverAll();
+          REQUIRE(run.AwaitVersion(v).ok());
+        }
+        removed = run.FilesWith("v000003.blob").empty();
+      });
+  INFO(good.status());
+  REQUIRE(good.ok());
+  CHECK(removed);
+  CHECK(read_again == 1);
+  CHECK(*good == !damaged);
+  REQUIRE(problems.size() == (damaged ? 1 : 0));
+  if (damaged) CHECK(absl::StrContains(problems[0], "settings.txt"));
+}
+
+TEST_CASE("directories may be written with a slash at the end") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  const auto result = BackUp(&run.fs, "state/", "copy//", IgnoreProgress);
+  INFO(result.status());
+  REQUIRE(result.ok());
+  CHECK(offline.Problem("copy") == "");
+  CHECK(offline.Problem("copy/") == "");
+}
+
 TEST_CASE("a backup does not go into a state directory") {
   OfflineRun offline;
   TestRun& run = offline.run;

@@ -164,7 +164,7 @@ FAULTS = [
           "unit_core"),
     fault("what a slow worker has trained is dropped with an image",
           "worker/runtime/versions.cc",
-          "RETURN_IF_ERROR(trainer_->Adopt(fragment, values, mode, /*mix=*/0));",
+          "RETURN_IF_ERROR(trainer_->Adopt(fragment, values, mode, mix));",
           "RETURN_IF_ERROR(trainer_->Load(fragment, values));",
           "component_agent"),
     fault("a probe leaves its steps in the optimiser",
@@ -190,7 +190,7 @@ FAULTS = [
     fault("the residual of an update under way is lost at a restart",
           "worker/update/residual.cc",
           "  if (!after_.empty()) buffers->push_back("
-          "{std::string(kAfter), after_});\n", "", "unit_update",
+          "{NameOf(kAfter, fragment), after_});\n", "", "unit_update",
           "component_agent"),
     fault("E3M0's thresholds lie half way in value, not in logarithm",
           "common/tensor/codec/e3m0.cc",

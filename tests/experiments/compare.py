@@ -33,7 +33,7 @@ SETTINGS = {
     "int8": ({"sync": {"up": "int8"}}, [], {}, False),
     "e3m0": ({"sync": {"up": "e3m0"}}, [], {}, False),
     "e3m0-no-residual": ({"sync": {"up": "e3m0", "error_feedback": "off",
-                                   "stochastic_rounding": "false"}},
+                                   "rounding": "nearest"}},
                          [], {}, True),
     "adamw-reset": ({}, [], RESET, True),
     "kill": ({"sync": {"deadline": "auto"}}, ["--kill", "w2@2"], {}, False),

@@ -128,6 +128,7 @@ class SimulatedRun {
   std::vector<std::unique_ptr<Machine>> machines_;
   RoundLog log_;
   uint64_t last_sequence_ = 0;
+  std::set<size_t> kills_planned_;  // Of options_.kills.
   std::optional<Instant> finished_;
   absl::Status failed_;
   bool closing_ = false;
@@ -221,8 +222,10 @@ void SimulatedRun::TakeFact(const EventReport& event) {
 }
 
 void SimulatedRun::PlanKills(const RoundOpened& round) {
-  for (const PlannedKill& kill : options_.kills) {
-    if (kill.round != round.round) continue;
+  for (size_t i = 0; i < options_.kills.size(); ++i) {
+    const PlannedKill& kill = options_.kills[i];
+    // Rounds of several fragments have the same number.
+    if (kill.round != round.round || !kills_planned_.insert(i).second) continue;
     for (const auto& machine : machines_) {
       const auto lease = std::find_if(
           round.leases.begin(), round.leases.end(),

@@ -22,6 +22,11 @@ std::string FateOf(const Window& window, bool carry) {
                       carry ? " steps are carried on" : " steps are dropped");
 }
 
+std::string OnTheWay(const HeldFragment& held) {
+  return absl::StrCat("the update of round ", held.window.round,
+                      " or its result is on the way");
+}
+
 bool WindowIsOver(const HeldFragment& held, const ViewInput::Lease& lease) {
   return IsTaken(held) || StepsToGo(held, lease) == 0;
 }
@@ -45,6 +50,7 @@ bool MayRunAhead(const HeldFragment& held, const SyncRules& rules) {
 // A newer version may be applied now.
 bool MayCatchUp(const HeldFragment& held, const ViewInput& view,
                 const SyncRules& rules) {
+  if (held.busy) return false;
   return view.phase == ViewInput::Phase::kFinished || rules.slip ||
          !MayRunAhead(held, rules);
 }
@@ -71,6 +77,10 @@ Action NextOfLeaving(const LocalState& local, const ViewInput& view) {
                          part.seen.lease->round == window.round &&
                          !window.delivered;
     if (!at_work) continue;
+    if (part.held.busy) {
+      if (action.kind == Kind::kLeave) action.kind = Kind::kWait;
+      continue;
+    }
     action.fragment = i;
     if (WindowIsOver(part.held, *part.seen.lease)) {
       action.kind = Kind::kSubmit;
@@ -98,10 +108,14 @@ Action NextOfWindow(const Part& part, const ViewInput& view,
   const std::optional<ViewInput::Lease>& lease = part.seen.lease;
   const bool working = IsWorking(part);
   const bool to_hand_in = working && lease->round == held.window.round &&
-                          IsTaken(held) && !held.window.delivered;
+                          IsTaken(held) && !held.window.delivered && !held.busy;
   if (!to_hand_in && view.phase == ViewInput::Phase::kRunning &&
       MayRunAhead(held, rules)) {
     action.kind = Kind::kStep;
+    return action;
+  }
+  if (held.busy) {
+    action.reason = OnTheWay(held);
     return action;
   }
   if (!working) {
@@ -202,7 +216,12 @@ Action NextAction(const LocalState& local, const ViewInput& view,
   for (uint32_t i = 0; i < fragments; ++i) {
     const HeldFragment& held = local.fragments[i];
     const uint64_t version = view.fragments[i].version;
-    if (version <= *held.version || !MayCatchUp(held, view, rules)) continue;
+    if (version <= *held.version) continue;
+    if (held.busy && view.phase == ViewInput::Phase::kFinished) {
+      action.reason = Named(OnTheWay(held), i, fragments);
+      return action;
+    }
+    if (!MayCatchUp(held, view, rules)) continue;
     const bool unsent = HasUnsent(held);
     action.kind = Kind::kCatchUp;
     action.fragment = i;
@@ -278,6 +297,12 @@ void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry) {
     window = window.delivered ? fragment.ahead : Window{};
   }
   fragment.ahead = Window{};
+}
+
+void ForgetTake(HeldFragment& fragment) {
+  Append(fragment.window, fragment.ahead);
+  fragment.ahead = Window{};
+  fragment.taken_round = 0;
 }
 
 void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss) {

@@ -48,6 +48,8 @@ struct HeldFragment {
   // The update of this round was taken and may have arrived: its window is
   // over, and no other one comes under that key. 0: none.
   uint64_t taken_round = 0;
+  // Its update or its result is on the way beside training, in this process.
+  bool busy = false;
 };
 
 struct LocalState {
@@ -144,6 +146,9 @@ void BeginWindow(HeldFragment& fragment, const ViewInput::Lease& lease,
 // stays in the window. Otherwise the window is over, and what was trained since
 // the take of a delivered one is the beginning of the next.
 void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry);
+// Applies the loss of an update that was taken and not sent: its steps are in
+// the local values, and handed in with those that came after it.
+void ForgetTake(HeldFragment& fragment);
 // Counts an inner step in every fragment.
 void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss);
 // The run's progress at the end of the next step: that of the fragment which is

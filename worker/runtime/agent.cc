@@ -211,81 +211,29 @@ absl::Status Agent::Loop() {
       RETURN_IF_ERROR(SaveIdentity(options_.fs, options_.scratch, *identity_));
     }
     TakeOverSettings(*view);
-    for (size_t i = 0; i < copies_.size(); ++i) {
-      const std::optional<SpooledUpdate>& spooled = copies_[i].spooled;
-      local_.fragments[i].taken_round =
-          spooled.has_value() ? spooled->round : 0;
-    }
-    const Action action = NextAction(local_, ToInput(*view, *leaving), Rules());
     const Instant begin = options_.clock->Now();
+    absl::Status status = CollectJobs(*view);
+    for (size_t i = 0; i < copies_.size(); ++i) {
+      const Copy& copy = copies_[i];
+      HeldFragment& held = local_.fragments[i];
+      held.taken_round =
+          copy.spooled.has_value() ? copy.spooled->round : copy.spooling_round;
+      held.busy = copy.spooling != nullptr || copy.sending != nullptr ||
+                  copy.fetching != nullptr;
+    }
+    stalled_ += options_.clock->Now() - begin;
+    Action action;
+    if (status.ok()) {
+      action = NextAction(local_, ToInput(*view, *leaving), Rules());
+    }
     if (!action.reason.empty() && action.reason != last_reason_) {
       last_reason_ = action.reason;
       DILOCO_LOG(INFO) << action.reason << " worker=" << options_.worker;
     }
-    absl::Status status;
-    switch (action.kind) {
-      case Kind::kPull:
-        if (local_.fragments[action.fragment].version.has_value()) {
-          Alarm(action.fragment, action.version, action.reason);
-        }
-        Report("downloading");
-        status = Pull(action.fragment, action.version);
-        break;
-      case Kind::kCatchUp: {
-        const HeldFragment& fragment = local_.fragments[action.fragment];
-        if (action.carry || copies_[action.fragment].residual.pending()) {
-          status = Settle(action.fragment);
-        }
-        if (!status.ok()) break;
-        Report("downloading");
-        status = CatchUp(action.fragment, action.version,
-                         action.carry && !fragment.window.delivered);
-        stalled_ += options_.clock->Now() - begin;
-        if (!status.ok()) break;
-        Report("applied");
-        metrics_.stall_seconds->Observe(absl::ToDoubleSeconds(stalled_));
-        stalled_ = absl::ZeroDuration();
-        break;
-      }
-      case Kind::kProbe:
-        Report("probing");
-        status = Probe(*view);
-        break;
-      case Kind::kEvaluate:
-        Report("evaluating");
-        status = EvaluateSlice(*view, action.slice);
-        break;
-      case Kind::kBegin: {
-        const HeldFragment& fragment = local_.fragments[action.fragment];
-        if ((action.carry && fragment.window.round != 0) ||
-            copies_[action.fragment].residual.pending()) {
-          status = Settle(action.fragment);
-        }
-        if (!status.ok()) break;
-        status = Begin(LeaseOf(*view, action.fragment),
-                       action.carry && !fragment.window.delivered);
-        break;
-      }
-      case Kind::kStep:
-        status = TrainStep(*view);
-        break;
-      case Kind::kSubmit:
-        status = Submit(LeaseOf(*view, action.fragment));
-        if (status.ok()) Report("waiting");
-        stalled_ += options_.clock->Now() - begin;
-        break;
-      case Kind::kWait: {
-        Report("waiting");
-        link_->WaitForChange(view->revision, kIdleWait);
-        const absl::Duration waited = options_.clock->Now() - begin;
-        progress_.wait_seconds += absl::ToDoubleSeconds(waited);
-        stalled_ += waited;
-        break;
-      }
-      case Kind::kLeave:
-      case Kind::kFinish:
-        return absl::OkStatus();
+    if (action.kind == Kind::kLeave || action.kind == Kind::kFinish) {
+      return absl::OkStatus();
     }
+    if (status.ok()) status = Perform(action, *view);
     if (!status.ok()) {
       if (!MayRetry(status)) return status;
       RETURN_IF_ERROR(link_->fatal());
@@ -299,6 +247,79 @@ absl::Status Agent::Loop() {
       link_->WaitForChange(view->revision, kRetryWait);
     }
   }
+}
+
+absl::Status Agent::Perform(const Action& action, const RunView& view) {
+  using Kind = Action::Kind;
+  const Instant begin = options_.clock->Now();
+  absl::Status status;
+  switch (action.kind) {
+    case Kind::kPull:
+      if (local_.fragments[action.fragment].version.has_value()) {
+        Alarm(action.fragment, action.version, action.reason);
+      }
+      Report("downloading");
+      status = Pull(action.fragment, action.version);
+      break;
+    case Kind::kCatchUp: {
+      const HeldFragment& fragment = local_.fragments[action.fragment];
+      if (action.carry || copies_[action.fragment].residual.pending()) {
+        status = Settle(action.fragment);
+      }
+      if (!status.ok()) break;
+      Report("downloading");
+      status = CatchUp(action.fragment, action.version,
+                       action.carry && !fragment.window.delivered);
+      stalled_ += options_.clock->Now() - begin;
+      if (!status.ok()) break;
+      Report("applied");
+      metrics_.stall_seconds->Observe(absl::ToDoubleSeconds(stalled_));
+      stalled_ = absl::ZeroDuration();
+      break;
+    }
+    case Kind::kProbe:
+      Report("probing");
+      status = Probe(view);
+      break;
+    case Kind::kEvaluate:
+      Report("evaluating");
+      status = EvaluateSlice(view, action.slice);
+      break;
+    case Kind::kBegin: {
+      const HeldFragment& fragment = local_.fragments[action.fragment];
+      if ((action.carry && fragment.window.round != 0) ||
+          copies_[action.fragment].residual.pending()) {
+        status = Settle(action.fragment);
+      }
+      if (!status.ok()) break;
+      status = Begin(LeaseOf(view, action.fragment),
+                     action.carry && !fragment.window.delivered);
+      break;
+    }
+    case Kind::kStep:
+      status = TrainStep(view);
+      break;
+    case Kind::kSubmit:
+      status = Submit(LeaseOf(view, action.fragment));
+      if (status.ok()) Report("waiting");
+      stalled_ += options_.clock->Now() - begin;
+      break;
+    case Kind::kWait: {
+      Report("waiting");
+      link_->WaitForChange(view.revision, kIdleWait);
+      const absl::Duration waited = options_.clock->Now() - begin;
+      progress_.wait_seconds += absl::ToDoubleSeconds(waited);
+      if (std::any_of(local_.fragments.begin(), local_.fragments.end(),
+                      IsTaken)) {
+        stalled_ += waited;
+      }
+      break;
+    }
+    case Kind::kLeave:
+    case Kind::kFinish:
+      break;
+  }
+  return status;
 }
 
 absl::Status Agent::Begin(const RunView::Lease& lease, bool carry) {

@@ -22,6 +22,7 @@
 #include "common/tensor/layout.h"
 #include "worker/core/session_machine.h"
 #include "worker/runtime/background_writer.h"
+#include "worker/runtime/job.h"
 #include "worker/runtime/link.h"
 #include "worker/runtime/worker_metrics.h"
 #include "worker/train/trainer.h"
@@ -95,6 +96,8 @@ class Agent {
   absl::Status Run();
 
  private:
+  struct Copy;
+
   // Join (join.cc).
   absl::Status OpenScratch();
   // Joins and starts the link: beats flow while the rest is prepared.
@@ -123,18 +126,27 @@ class Agent {
   absl::Status CatchUp(uint32_t fragment, uint64_t version, bool carry);
   // `mix`: the share of the local values that the first file leaves; none is
   // left where steps are carried.
-  absl::Status ApplyFiles(uint32_t fragment,
-                          const std::vector<RemoteFile>& files, bool carry,
-                          float mix);
-  absl::Status ApplyFile(uint32_t fragment, const RemoteFile& file,
+  struct Fetched {
+    RemoteFile file;
+    std::string path;
+  };
+  struct Fetching {
+    absl::StatusOr<std::vector<Fetched>> files;
+    absl::Duration taken;
+  };
+  absl::Status ApplyFiles(uint32_t fragment, const std::vector<Fetched>& files,
+                          bool carry, float mix);
+  absl::Status ApplyFile(uint32_t fragment, const Fetched& fetched,
                          Trainer::MergeMode mode, float mix);
+  // What leads from `have` to the newest version. On any thread.
+  Fetching FetchFiles(uint32_t fragment, std::optional<uint64_t> have) const;
   // This copy of a fragment is not what everybody else holds: forgets it, and
   // says so here and at the coordinator.
   void Alarm(uint32_t fragment, uint64_t version, const std::string& why);
   absl::Status EvaluateSlice(const RunView& view, uint32_t slice);
   absl::StatusOr<LossSum> EvaluateWindows(const RunView::Eval& eval);
   absl::StatusOr<std::string> Fetch(const Digest& digest, uint64_t bytes,
-                                    const std::string& name);
+                                    const std::string& name) const;
 
   // The first thing after a cold start (probe.cc): timed steps that change
   // nothing, and a slice whose loss the coordinator knows. FAILED_PRECONDITION:
@@ -144,6 +156,7 @@ class Agent {
 
   // Work (agent.cc, delivery.cc).
   absl::Status Loop();
+  absl::Status Perform(const Action& action, const RunView& view);
   ViewInput ToInput(const RunView& view, Leaving leaving) const;
   SyncRules Rules() const;
   // Settings that were changed in mid-run: the view's leases are under them.
@@ -151,12 +164,29 @@ class Agent {
   // Starts the window of a lease; without `carry` from the anchor.
   absl::Status Begin(const RunView::Lease& lease, bool carry);
   absl::Status TrainStep(const RunView& view);
+  // Handing in: take, encode, spool, checkpoint, upload. What does not need the
+  // training thread is done by jobs, beside it where the run overlaps.
   absl::Status Submit(const RunView::Lease& lease);
-  absl::StatusOr<SpooledUpdate> SpoolUpdate(const RunView::Lease& lease);
+  absl::Status StartSpooling(const RunView::Lease& lease);
+  // Of one that was spooled before: it must still be whole.
+  bool MaySendAgain(const RunView::Lease& lease);
+  absl::Status StartSending(uint32_t fragment, bool with_checkpoint);
+  // Takes over what jobs have done, and starts what can follow.
+  absl::Status CollectJobs(const RunView& view);
+  absl::Status CollectHandIn(uint32_t fragment);
+  void EndJobs(Copy& copy);
+  // Where jobs run; null: on the training thread.
+  Threads* JobThreads() const;
   PartEncoding MakeEncoding(uint32_t fragment, uint64_t round);
-  // Sends the fragment's spooled update; gives up once a version after
-  // `guard_version` is published.
-  absl::Status Deliver(uint32_t fragment, uint64_t guard_version);
+  struct Sent {
+    absl::StatusOr<UploadOutcome> outcome;
+    absl::Duration taken;
+  };
+  // Sends a spooled update; gives up once a version after `guard_version` is
+  // published. On any thread.
+  Sent Upload(uint32_t fragment, const SpooledUpdate& spooled,
+              uint64_t guard_version) const;
+  absl::Status TakeOverOutcome(uint32_t fragment, const Sent& sent);
   void GiveBackRefused(uint32_t fragment);
   // The update that was under way is not any more.
   void ForgetSpooled(uint32_t fragment);
@@ -194,6 +224,13 @@ class Agent {
     std::optional<Digest> digest;  // Of the anchor.
     std::optional<SpooledUpdate> spooled;
     Residual residual;
+    // Under way, each absent when it is not.
+    uint64_t spooling_round = 0;
+    std::unique_ptr<Job<absl::StatusOr<SpooledUpdate>>> spooling;
+    std::unique_ptr<Job<Sent>> sending;
+    std::unique_ptr<Job<Fetching>> fetching;
+    std::optional<std::vector<Fetched>> fetched;  // From the version held.
+    Instant hand_in_begin;
   };
   LocalState local_;
   std::vector<Copy> copies_;

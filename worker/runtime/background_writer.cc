@@ -6,6 +6,25 @@
 
 namespace diloco {
 
+uint64_t BackgroundWriter::Reserve() {
+  MutexLock lock(&mu_);
+  return reserved_++;
+}
+
+absl::Status BackgroundWriter::Write(uint64_t turn,
+                                     const CheckpointHeader& header,
+                                     absl::Span<const NamedBuffer> buffers) {
+  {
+    MutexLock lock(&mu_);
+    while (written_ != turn) turned_.Wait(&mu_);
+  }
+  const absl::Status status = store_->Write(header, buffers);
+  MutexLock lock(&mu_);
+  ++written_;
+  turned_.SignalAll();
+  return status;
+}
+
 void BackgroundWriter::Start(CheckpointHeader header,
                              std::vector<NamedBuffer> buffers) {
   (void)Wait();
@@ -14,17 +33,17 @@ void BackgroundWriter::Start(CheckpointHeader header,
     busy_ = true;
     outcome_ = absl::OkStatus();
   }
-  thread_ = threads_->Start(
-      [this, header = std::move(header), buffers = std::move(buffers)] {
-        const absl::Status status = store_->Write(header, buffers);
-        if (!status.ok()) {
-          DILOCO_LOG(WARNING) << "the checkpoint was not written error=\""
-                              << status.message() << "\"";
-        }
-        MutexLock lock(&mu_);
-        outcome_ = status;
-        busy_ = false;
-      });
+  thread_ = threads_->Start([this, turn = Reserve(), header = std::move(header),
+                             buffers = std::move(buffers)] {
+    const absl::Status status = Write(turn, header, buffers);
+    if (!status.ok()) {
+      DILOCO_LOG(WARNING) << "the checkpoint was not written error=\""
+                          << status.message() << "\"";
+    }
+    MutexLock lock(&mu_);
+    outcome_ = status;
+    busy_ = false;
+  });
 }
 
 bool BackgroundWriter::busy() const {

@@ -3,6 +3,7 @@
 #ifndef WORKER_RUNTIME_BACKGROUND_WRITER_H_
 #define WORKER_RUNTIME_BACKGROUND_WRITER_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,15 +13,19 @@
 
 namespace diloco {
 
-// Thread-safe. The store is touched by this class only while a write runs:
-// call Wait before using it directly.
+// Thread-safe. Writes happen in the order of Reserve and Start, so that no
+// older state comes to lie over a newer one.
 class BackgroundWriter {
  public:
   BackgroundWriter(CheckpointStore* store, Threads* threads)
       : store_(store), threads_(threads) {}
   ~BackgroundWriter() { (void)Wait(); }
 
-  // Starts the write, after the one before has ended.
+  // A place in the order, for one call of Write from any thread.
+  uint64_t Reserve();
+  absl::Status Write(uint64_t turn, const CheckpointHeader& header,
+                     absl::Span<const NamedBuffer> buffers);
+  // Starts a write on a thread of its own, after the one before has ended.
   void Start(CheckpointHeader header, std::vector<NamedBuffer> buffers);
   bool busy() const;
   // Waits for the running write; its outcome (OK when there was none).
@@ -31,6 +36,9 @@ class BackgroundWriter {
   Threads* const threads_;
   std::unique_ptr<Threads::Thread> thread_;
   mutable Mutex mu_;
+  WaitPoint turned_{threads_};
+  uint64_t reserved_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t written_ ABSL_GUARDED_BY(mu_) = 0;  // Turns that are over.
   bool busy_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status outcome_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,6 +1,8 @@
 // From a finished window to a receipt: take, encode, spool, upload.
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -76,65 +78,83 @@ void Agent::ForgetSpooled(uint32_t fragment) {
   copy.spooled.reset();
 }
 
-absl::StatusOr<SpooledUpdate> Agent::SpoolUpdate(const RunView::Lease& lease) {
+Threads* Agent::JobThreads() const {
+  return joined_.settings.overlap > 0 ? options_.threads : nullptr;
+}
+
+absl::Status Agent::StartSpooling(const RunView::Lease& lease) {
+  Copy& copy = copies_[lease.fragment];
   const Window& window = local_.fragments[lease.fragment].window;
-  const FragmentSpec& spec = layout_.fragments[lease.fragment];
   SpooledUpdate spooled;
   spooled.file = UpdateFile(lease.fragment);
   spooled.round = lease.round;
   spooled.base_version = lease.base_version;
-  spooled.base_digest = *copies_[lease.fragment].digest;
+  spooled.base_digest = *copy.digest;
   spooled.codec = joined_.settings.codec_up;
   spooled.tokens = window.tokens;
   spooled.steps = window.steps;
   spooled.loss = window.losses == 0
                      ? 0
                      : window.loss_sum / static_cast<double>(window.losses);
+  ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
+                   trainer_->Take(lease.fragment));
+  const PartHeader header{spooled.codec, lease.fragment, 0,
+                          layout_.fragments[lease.fragment].elements};
+  const PartEncoding encoding = MakeEncoding(lease.fragment, lease.round);
   const std::string path = JoinPath(options_.scratch, spooled.file);
-  const std::string temp = path + ".tmp";
-  {
-    ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
-                     options_.fs->OpenForWrite(temp));
-    RETURN_IF_ERROR(file->Truncate(0));
-    ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
-                     trainer_->Take(lease.fragment));
-    PartWriter writer(file.get(),
-                      {spooled.codec, lease.fragment, 0, spec.elements},
-                      MakeEncoding(lease.fragment, lease.round));
-    RETURN_IF_ERROR(trainer_->Encode(ticket, writer));
-    ASSIGN_OR_RETURN(spooled.digest, writer.Finish());
-    RETURN_IF_ERROR(file->Sync());
-    ASSIGN_OR_RETURN(spooled.bytes, file->Size());
+  const auto spool = [this, ticket, header, encoding, path,
+                      spooled]() mutable -> absl::StatusOr<SpooledUpdate> {
+    const std::string temp = path + ".tmp";
+    {
+      ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                       options_.fs->OpenForWrite(temp));
+      RETURN_IF_ERROR(file->Truncate(0));
+      PartWriter writer(file.get(), header, encoding);
+      RETURN_IF_ERROR(trainer_->Encode(ticket, writer));
+      ASSIGN_OR_RETURN(spooled.digest, writer.Finish());
+      RETURN_IF_ERROR(file->Sync());
+      ASSIGN_OR_RETURN(spooled.bytes, file->Size());
+    }
+    RETURN_IF_ERROR(options_.fs->Rename(temp, path));
+    RETURN_IF_ERROR(options_.fs->SyncDir(options_.scratch));
+    return spooled;
+  };
+  copy.spooling_round = lease.round;
+  copy.spooling = std::make_unique<Job<absl::StatusOr<SpooledUpdate>>>(
+      JobThreads(), spool, [this] { link_->Wake(); });
+  return absl::OkStatus();
+}
+
+bool Agent::MaySendAgain(const RunView::Lease& lease) {
+  const std::optional<SpooledUpdate>& spooled = copies_[lease.fragment].spooled;
+  if (!spooled.has_value() || spooled->round != lease.round ||
+      spooled->base_version != lease.base_version) {
+    return false;
   }
-  RETURN_IF_ERROR(options_.fs->Rename(temp, path));
-  RETURN_IF_ERROR(options_.fs->SyncDir(options_.scratch));
-  return spooled;
+  // The file lay on the disk meanwhile; the checkpoint beside it has what it
+  // was made from.
+  const std::string path = JoinPath(options_.scratch, spooled->file);
+  if (HasDigest(options_.fs, path, spooled->digest)) return true;
+  DILOCO_LOG(WARNING) << "the update on disk is damaged and is encoded again"
+                      << " round=" << lease.round
+                      << " worker=" << options_.worker << " file=" << path;
+  copies_[lease.fragment].spooled.reset();
+  ForgetTake(local_.fragments[lease.fragment]);
+  return false;
 }
 
 absl::Status Agent::Submit(const RunView::Lease& lease) {
-  const Instant begin = options_.clock->Now();
-  std::optional<SpooledUpdate>& spooled = copies_[lease.fragment].spooled;
-  bool again = spooled.has_value() && spooled->round == lease.round &&
-               spooled->base_version == lease.base_version;
-  // The file lay on the disk meanwhile; the checkpoint beside it has what it
-  // was made from.
-  if (again) {
-    const std::string path = JoinPath(options_.scratch, spooled->file);
-    again = HasDigest(options_.fs, path, spooled->digest);
-    if (!again) {
-      DILOCO_LOG(WARNING)
-          << "the update on disk is damaged and is encoded again"
-          << " round=" << lease.round << " worker=" << options_.worker
-          << " file=" << path;
-    }
+  Copy& copy = copies_[lease.fragment];
+  if (MaySendAgain(lease)) {
+    copy.hand_in_begin = Instant();
+    RETURN_IF_ERROR(StartSending(lease.fragment, /*with_checkpoint=*/false));
+  } else {
+    copy.hand_in_begin = options_.clock->Now();
+    RETURN_IF_ERROR(StartSpooling(lease));
   }
-  if (!again) {
-    ASSIGN_OR_RETURN(spooled, SpoolUpdate(lease));
-    RETURN_IF_ERROR(WriteCheckpoint());
-  }
-  RETURN_IF_ERROR(Deliver(lease.fragment, spooled->base_version));
-  if (!again) {
-    hand_in_seconds_ = absl::ToDoubleSeconds(options_.clock->Now() - begin);
+  RETURN_IF_ERROR(CollectHandIn(lease.fragment));
+  if (copy.spooling != nullptr || copy.sending != nullptr) {
+    return absl::OkStatus();
   }
   const std::optional<RunView> view = link_->view();
   const bool closed = !local_.fragments[lease.fragment].window.delivered;
@@ -149,6 +169,96 @@ absl::Status Agent::Submit(const RunView::Lease& lease) {
   return absl::OkStatus();
 }
 
+absl::Status Agent::StartSending(uint32_t fragment, bool with_checkpoint) {
+  Copy& copy = copies_[fragment];
+  const SpooledUpdate spooled = *copy.spooled;
+  std::function<Sent()> send = [this, fragment, spooled] {
+    return Upload(fragment, spooled, spooled.base_version);
+  };
+  if (with_checkpoint) {
+    // Durable before anything is sent: a restart must know of the update.
+    ASSIGN_OR_RETURN(std::vector<NamedBuffer> buffers, ExportBuffers());
+    send = [this, fragment, spooled, turn = writer_->Reserve(),
+            header = MakeHeader(), buffers = std::move(buffers)] {
+      const absl::Status written = writer_->Write(turn, header, buffers);
+      if (!written.ok()) {
+        return Sent{WithContext(written, "checkpoint"), absl::ZeroDuration()};
+      }
+      return Upload(fragment, spooled, spooled.base_version);
+    };
+    last_checkpoint_ = options_.clock->Now();
+    saved_steps_ = inner_steps_;
+  }
+  Report("uploading");
+  copy.sending = std::make_unique<Job<Sent>>(JobThreads(), std::move(send),
+                                             [this] { link_->Wake(); });
+  return absl::OkStatus();
+}
+
+absl::Status Agent::CollectHandIn(uint32_t fragment) {
+  Copy& copy = copies_[fragment];
+  if (copy.spooling != nullptr && copy.spooling->ready()) {
+    absl::StatusOr<SpooledUpdate> spooled = copy.spooling->Take();
+    copy.spooling.reset();
+    copy.spooling_round = 0;
+    RETURN_IF_ERROR(spooled.status());
+    copy.spooled = *std::move(spooled);
+    // A checkpoint has every update that was taken.
+    for (uint32_t i = 0; i < copies_.size(); ++i) {
+      if (copies_[i].spooling == nullptr) continue;
+      copies_[i].spooling->Wait();
+      RETURN_IF_ERROR(CollectHandIn(i));
+    }
+    RETURN_IF_ERROR(StartSending(fragment, /*with_checkpoint=*/true));
+  }
+  if (copy.sending != nullptr && copy.sending->ready()) {
+    const Sent sent = copy.sending->Take();
+    copy.sending.reset();
+    return TakeOverOutcome(fragment, sent);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::CollectJobs(const RunView& view) {
+  for (uint32_t i = 0; i < copies_.size(); ++i) {
+    Copy& copy = copies_[i];
+    RETURN_IF_ERROR(CollectHandIn(i));
+    if (copy.fetching != nullptr && copy.fetching->ready()) {
+      Fetching fetching = copy.fetching->Take();
+      copy.fetching.reset();
+      progress_.transfer_seconds += absl::ToDoubleSeconds(fetching.taken);
+      RETURN_IF_ERROR(fetching.files.status());
+      copy.fetched = *std::move(fetching.files);
+    }
+  }
+  if (JobThreads() == nullptr) return absl::OkStatus();
+  for (const RunView::Fragment& seen : view.fragments) {
+    if (seen.fragment >= copies_.size()) continue;
+    Copy& copy = copies_[seen.fragment];
+    const HeldFragment& held = local_.fragments[seen.fragment];
+    if (!held.version.has_value() || seen.version <= *held.version ||
+        !held.window.delivered || copy.fetching != nullptr ||
+        copy.fetched.has_value()) {
+      continue;
+    }
+    copy.fetching = std::make_unique<Job<Fetching>>(
+        JobThreads(),
+        [this, fragment = seen.fragment, have = held.version] {
+          return FetchFiles(fragment, have);
+        },
+        [this] { link_->Wake(); });
+  }
+  return absl::OkStatus();
+}
+
+void Agent::EndJobs(Copy& copy) {
+  copy.spooling.reset();
+  copy.spooling_round = 0;
+  copy.sending.reset();
+  copy.fetching.reset();
+  copy.fetched.reset();
+}
+
 // Whether the update of a round that is over was in it, where no answer was
 // kept: it was lost on the way, or with the process that waited for it.
 absl::Status Agent::Settle(uint32_t fragment) {
@@ -157,14 +267,12 @@ absl::Status Agent::Settle(uint32_t fragment) {
       spooled->round != local_.fragments[fragment].window.round) {
     return absl::OkStatus();
   }
-  return Deliver(fragment, ~0ull);
+  Report("uploading");
+  return TakeOverOutcome(fragment, Upload(fragment, *spooled, ~0ull));
 }
 
-absl::Status Agent::Deliver(uint32_t fragment, uint64_t guard_version) {
-  const SpooledUpdate& spooled = *copies_[fragment].spooled;
-  Window& window = local_.fragments[fragment].window;
-  Residual& residual = copies_[fragment].residual;
-  Report("uploading");
+Agent::Sent Agent::Upload(uint32_t fragment, const SpooledUpdate& spooled,
+                          uint64_t guard_version) const {
   const std::unique_ptr<ReadableFile> file = OpenUpdate(
       options_.fs, JoinPath(options_.scratch, spooled.file), spooled.round);
   UpdateOffer offer;
@@ -178,36 +286,48 @@ absl::Status Agent::Deliver(uint32_t fragment, uint64_t guard_version) {
   offer.tokens = spooled.tokens;
   offer.steps = spooled.steps;
   offer.loss = spooled.loss;
-  link_->GuardTransfer(Link::Transfer::kUpload, fragment, guard_version);
+  const Link::Transfer transfer(link_.get(), Link::Transfer::Kind::kUpload,
+                                fragment, guard_version);
   const Instant begin = options_.clock->Now();
-  const absl::StatusOr<UploadOutcome> outcome =
-      options_.port->Upload(offer, *file, link_->cancel());
-  progress_.transfer_seconds +=
-      absl::ToDoubleSeconds(options_.clock->Now() - begin);
+  absl::StatusOr<UploadOutcome> outcome =
+      options_.port->Upload(offer, *file, transfer.cancel());
+  return {std::move(outcome), options_.clock->Now() - begin};
+}
+
+absl::Status Agent::TakeOverOutcome(uint32_t fragment, const Sent& sent) {
+  Copy& copy = copies_[fragment];
+  const SpooledUpdate& spooled = *copy.spooled;
+  Window& window = local_.fragments[fragment].window;
+  progress_.transfer_seconds += absl::ToDoubleSeconds(sent.taken);
   // Cancelled: the round moved on, or this agent is to end. The loop sees
   // which, and asks once more what became of the update before its work is
   // carried on.
-  RETURN_IF_ERROR(outcome.status());
-  switch (outcome->kind) {
+  RETURN_IF_ERROR(sent.outcome.status());
+  const UploadOutcome& outcome = *sent.outcome;
+  switch (outcome.kind) {
     case UploadOutcome::Kind::kAccepted:
       window.delivered = true;
-      residual.Accepted();
+      copy.residual.Accepted();
       metrics_.rounds->Increment();
       break;
     case UploadOutcome::Kind::kRefused:
       DILOCO_LOG(ERROR) << "the update was refused and does not count round="
                         << spooled.round << " worker=" << options_.worker
-                        << " reason=\"" << outcome->reason << "\"";
+                        << " reason=\"" << outcome.reason << "\"";
       window.delivered = true;
       GiveBackRefused(fragment);
       break;
     case UploadOutcome::Kind::kLate:
       // The work is carried on, and encoded again with what came after it.
-      residual.Late();
+      copy.residual.Late();
       DILOCO_LOG(WARNING) << "the update came too late round=" << spooled.round
                           << " worker=" << options_.worker << " reason=\""
-                          << outcome->reason << "\"";
+                          << outcome.reason << "\"";
       break;
+  }
+  if (copy.hand_in_begin != Instant()) {
+    hand_in_seconds_ =
+        absl::ToDoubleSeconds(options_.clock->Now() - copy.hand_in_begin);
   }
   return absl::OkStatus();
 }
@@ -289,10 +409,9 @@ absl::Status Agent::ImportBuffers(absl::Span<const NamedBuffer> buffers) {
 absl::Status Agent::WriteCheckpoint() {
   // Nothing is held, or nothing was trained: the next start is as cold.
   if (!HoldsAll() || local_.probe_due) return absl::OkStatus();
-  (void)writer_->Wait();
   ASSIGN_OR_RETURN(const std::vector<NamedBuffer> buffers, ExportBuffers());
-  RETURN_IF_ERROR(
-      WithContext(checkpoints_.Write(MakeHeader(), buffers), "checkpoint"));
+  RETURN_IF_ERROR(WithContext(
+      writer_->Write(writer_->Reserve(), MakeHeader(), buffers), "checkpoint"));
   last_checkpoint_ = options_.clock->Now();
   saved_steps_ = inner_steps_;
   return absl::OkStatus();
@@ -303,6 +422,11 @@ absl::Status Agent::SaveInBackground() {
   const bool due =
       inner_steps_ != saved_steps_ &&
       options_.clock->Now() - last_checkpoint_ >= options_.checkpoint_every;
+  // What was taken and is not spooled yet is in no checkpoint.
+  const bool spooling =
+      std::any_of(copies_.begin(), copies_.end(),
+                  [](const Copy& copy) { return copy.spooling != nullptr; });
+  if (spooling) return absl::OkStatus();
   // A start that has not proved itself is to be as cold the next time.
   if (!(due || checkpoint_asked_) || writer_->busy() || !HoldsAll() ||
       local_.probe_due) {

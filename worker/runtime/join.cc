@@ -81,6 +81,11 @@ absl::Status Agent::OpenScratch() {
 }
 
 absl::Status Agent::JoinRun() {
+  if (link_ != nullptr) {
+    // What it knows is of the session before, and not for the next one.
+    link_->Stop();
+    for (Copy& copy : copies_) EndJobs(copy);
+  }
   JoinCall call;
   call.run = options_.run;
   call.worker = options_.worker;

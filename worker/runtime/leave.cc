@@ -80,6 +80,13 @@ void Agent::TellWhatIsKept() const {
 }
 
 void Agent::Finish(const absl::Status& status) {
+  // A checkpoint has every update that was taken.
+  for (Copy& copy : copies_) {
+    if (copy.spooling == nullptr) continue;
+    absl::StatusOr<SpooledUpdate> spooled = copy.spooling->Take();
+    copy.spooling.reset();
+    if (spooled.ok()) copy.spooled = *std::move(spooled);
+  }
   // A superseded session must not touch the run, nor the scratch of the process
   // that took it over.
   if (!absl::IsPermissionDenied(status)) {
@@ -108,6 +115,7 @@ void Agent::Finish(const absl::Status& status) {
   }
   options_.port->Shutdown();
   link_->Stop();
+  for (Copy& copy : copies_) EndJobs(copy);
   (void)writer_->Wait();
 }
 

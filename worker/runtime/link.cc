@@ -38,7 +38,7 @@ void Link::Stop() {
   {
     MutexLock lock(&mu_);
     stop_ = true;
-    cancel_ = true;
+    LookAtTransfers();
     changed_.SignalAll();
   }
   if (watch_thread_ != nullptr) watch_thread_->Join();
@@ -65,13 +65,14 @@ void Link::WaitForChange(uint64_t seen, absl::Duration timeout) {
     changed_.WaitFor(&mu_, timeout);
     return;
   }
-  while (!stop_ && !ended_ && fatal_.ok() &&
+  while (!stop_ && !ended_ && fatal_.ok() && !woken_ &&
          !(hand_in_by_.has_value() && !leaving_told_) &&
          !(view_.has_value() && view_->revision != seen)) {
     const absl::Duration left = end - options_.clock->Now();
     if (left <= absl::ZeroDuration()) return;
     changed_.WaitFor(&mu_, left);
   }
+  woken_ = false;
 }
 
 std::optional<Instant> Link::hand_in_by() {
@@ -86,19 +87,46 @@ bool Link::away() const {
   return ended_ || away_since_.has_value();
 }
 
-bool Link::MovedOn() const {
-  return view_.has_value() && guard_fragment_ < view_->fragments.size() &&
-         view_->fragments[guard_fragment_].version > guard_version_;
+Link::Transfer::Transfer(Link* link, Kind kind, uint32_t fragment,
+                         uint64_t base_version)
+    : link_(link),
+      kind_(kind),
+      fragment_(fragment),
+      base_version_(base_version) {
+  MutexLock lock(&link_->mu_);
+  link_->transfers_.insert(this);
+  link_->LookForLeaving();
 }
 
-void Link::GuardTransfer(Transfer kind, uint32_t fragment,
-                         uint64_t base_version) {
+Link::Transfer::~Transfer() {
+  MutexLock lock(&link_->mu_);
+  link_->transfers_.erase(this);
+}
+
+void Link::Wake() {
   MutexLock lock(&mu_);
-  transfer_ = kind;
-  guard_fragment_ = fragment;
-  guard_version_ = base_version;
-  cancel_ = stop_ || !fatal_.ok() || MovedOn();
-  LookForLeaving();
+  woken_ = true;
+  changed_.SignalAll();
+}
+
+bool Link::IsWanted(const Transfer& transfer) const {
+  if (stop_ || !fatal_.ok()) return false;
+  const bool moved_on =
+      view_.has_value() && transfer.fragment_ < view_->fragments.size() &&
+      view_->fragments[transfer.fragment_].version > transfer.base_version_;
+  if (moved_on) return false;
+  if (!hand_in_by_.has_value()) return true;
+  const Instant now = options_.clock->Now();
+  const bool away =
+      away_since_.has_value() && now - *away_since_ >= kShortAbsence;
+  return transfer.kind_ == Transfer::Kind::kUpload && now < *hand_in_by_ &&
+         !away;
+}
+
+void Link::LookAtTransfers() {
+  for (Transfer* transfer : transfers_) {
+    if (!IsWanted(*transfer)) transfer->cancel_ = true;
+  }
 }
 
 void Link::LookForLeaving() {
@@ -108,12 +136,7 @@ void Link::LookForLeaving() {
     hand_in_by_ = now + options_.hand_in_time;
     changed_.SignalAll();
   }
-  if (!hand_in_by_.has_value()) return;
-  const bool away =
-      away_since_.has_value() && now - *away_since_ >= kShortAbsence;
-  if (transfer_ == Transfer::kDownload || now >= *hand_in_by_ || away) {
-    cancel_ = true;
-  }
+  LookAtTransfers();
 }
 
 void Link::SetProgress(const ProgressReport& report) {
@@ -181,7 +204,6 @@ void Link::OnView(RunView view) {
     DILOCO_LOG(INFO) << "the coordinator says notice=\"" << view.notice << "\"";
   }
   view_ = std::move(view);
-  if (MovedOn()) cancel_ = true;
   LookForLeaving();
   changed_.SignalAll();
 }
@@ -196,7 +218,7 @@ void Link::OnError(const absl::Status& status) {
   }
   if (IsFatal(status)) {
     if (fatal_.ok()) fatal_ = status;
-    cancel_ = true;
+    LookAtTransfers();
     changed_.SignalAll();
     return;
   }

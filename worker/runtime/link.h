@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "common/base/clock.h"
@@ -52,13 +53,27 @@ class Link {
   // fatal or `timeout` passed. A worker that is to leave returns at once, until
   // hand_in_by has told it.
   void WaitForChange(uint64_t seen, absl::Duration timeout);
-  // cancel() ends the next transfer once nobody wants it: the fragment's
+  // Ends a call of WaitForChange, the next one if none waits.
+  void Wake();
+  // A transfer under way. cancel() ends it once nobody wants it: the fragment's
   // version grows past `base_version`, the link is fatal or stopped; when this
   // worker is to leave, a download at once, and an upload when its time is over
-  // or nobody answers.
-  enum class Transfer { kDownload, kUpload };
-  void GuardTransfer(Transfer kind, uint32_t fragment, uint64_t base_version);
-  const CancelFlag& cancel() const { return cancel_; }
+  // or nobody answers. Does not outlive the link.
+  class Transfer {
+   public:
+    enum class Kind { kDownload, kUpload };
+    Transfer(Link* link, Kind kind, uint32_t fragment, uint64_t base_version);
+    ~Transfer();
+    const CancelFlag& cancel() const { return cancel_; }
+
+   private:
+    friend class Link;
+    Link* const link_;
+    const Kind kind_;
+    const uint32_t fragment_;
+    const uint64_t base_version_;
+    CancelFlag cancel_{false};
+  };
 
   // What the next beats tell.
   void SetProgress(const ProgressReport& report);
@@ -75,15 +90,16 @@ class Link {
   void BeatLoop();
   void OnView(RunView view);
   void OnError(const absl::Status& status);
-  // Notices that this worker is to leave, and ends transfers whose time is up.
+  // Notices that this worker is to leave, and ends transfers.
   void LookForLeaving() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The version that the transfer is for is not the newest any more.
-  bool MovedOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsWanted(const Transfer& transfer) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the transfers that nobody wants any more.
+  void LookAtTransfers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteAnswer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReportEvals();
 
   const Options options_;
-  CancelFlag cancel_{false};
   std::unique_ptr<Threads::Thread> watch_thread_;
   std::unique_ptr<Threads::Thread> beat_thread_;
   mutable Mutex mu_;
@@ -91,9 +107,8 @@ class Link {
   std::optional<RunView> view_ ABSL_GUARDED_BY(mu_);
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
   ProgressReport progress_ ABSL_GUARDED_BY(mu_);
-  Transfer transfer_ ABSL_GUARDED_BY(mu_) = Transfer::kDownload;
-  uint32_t guard_fragment_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t guard_version_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<Transfer*> transfers_ ABSL_GUARDED_BY(mu_);
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;
   bool beat_now_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t eval_version_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint32_t, LossSum> evals_ ABSL_GUARDED_BY(mu_);  // By slice.

@@ -11,25 +11,39 @@
 namespace diloco {
 
 absl::StatusOr<std::string> Agent::Fetch(const Digest& digest, uint64_t bytes,
-                                         const std::string& name) {
+                                         const std::string& name) const {
   const std::string path = JoinPath(options_.scratch, name);
-  link_->GuardTransfer(Link::Transfer::kDownload, 0, ~0ull);
-  const Instant begin = options_.clock->Now();
-  const absl::Status status =
-      options_.port->Download(digest, bytes, path, link_->cancel());
-  progress_.transfer_seconds +=
-      absl::ToDoubleSeconds(options_.clock->Now() - begin);
-  RETURN_IF_ERROR(status);
+  const Link::Transfer transfer(link_.get(), Link::Transfer::Kind::kDownload, 0,
+                                ~0ull);
+  RETURN_IF_ERROR(
+      options_.port->Download(digest, bytes, path, transfer.cancel()));
   return path;
 }
 
-absl::Status Agent::ApplyFile(uint32_t fragment, const RemoteFile& file,
+Agent::Fetching Agent::FetchFiles(uint32_t fragment,
+                                  std::optional<uint64_t> have) const {
+  const auto fetch = [&]() -> absl::StatusOr<std::vector<Fetched>> {
+    ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
+                     options_.port->Resolve(fragment, have));
+    std::vector<Fetched> fetched;
+    for (const RemoteFile& file : files) {
+      const std::string name =
+          absl::StrCat(file.image ? "theta-" : "change-", fragment, "-",
+                       fetched.size(), file.image ? ".image" : ".blob");
+      ASSIGN_OR_RETURN(const std::string path,
+                       Fetch(file.digest, file.bytes, name));
+      fetched.push_back({file, path});
+    }
+    return fetched;
+  };
+  const Instant begin = options_.clock->Now();
+  absl::StatusOr<std::vector<Fetched>> files = fetch();
+  return {std::move(files), options_.clock->Now() - begin};
+}
+
+absl::Status Agent::ApplyFile(uint32_t fragment, const Fetched& fetched,
                               Trainer::MergeMode mode, float mix) {
-  const std::string name =
-      absl::StrCat(file.image ? "theta-" : "change-", fragment,
-                   file.image ? ".image" : ".blob");
-  ASSIGN_OR_RETURN(const std::string path,
-                   Fetch(file.digest, file.bytes, name));
+  const auto& [file, path] = fetched;
   ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> raw,
                    options_.fs->OpenForRead(path));
   ASSIGN_OR_RETURN(PartReader reader, PartReader::Open(std::move(raw), path));
@@ -64,13 +78,13 @@ absl::Status Agent::ApplyFile(uint32_t fragment, const RemoteFile& file,
 }
 
 absl::Status Agent::ApplyFiles(uint32_t fragment,
-                               const std::vector<RemoteFile>& files, bool carry,
+                               const std::vector<Fetched>& files, bool carry,
                                float mix) {
-  for (const RemoteFile& file : files) {
+  for (const Fetched& fetched : files) {
     RETURN_IF_ERROR(ApplyFile(
-        fragment, file,
+        fragment, fetched,
         carry ? Trainer::MergeMode::kCarry : Trainer::MergeMode::kMix, mix));
-    FinishCatchUp(local_.fragments[fragment], file.version, carry);
+    FinishCatchUp(local_.fragments[fragment], fetched.file.version, carry);
     local_.evaluated.clear();
     // The next version is one that this worker had no part in: what is left in
     // its local values stays there.
@@ -80,9 +94,11 @@ absl::Status Agent::ApplyFiles(uint32_t fragment,
 }
 
 absl::Status Agent::Pull(uint32_t fragment, uint64_t version) {
-  ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
-                   options_.port->Resolve(fragment, std::nullopt));
-  RETURN_IF_ERROR(ApplyFiles(fragment, files, /*carry=*/false, /*mix=*/0));
+  const Fetching fetching = FetchFiles(fragment, std::nullopt);
+  progress_.transfer_seconds += absl::ToDoubleSeconds(fetching.taken);
+  RETURN_IF_ERROR(fetching.files.status());
+  RETURN_IF_ERROR(
+      ApplyFiles(fragment, *fetching.files, /*carry=*/false, /*mix=*/0));
   const std::optional<uint64_t>& held = local_.fragments[fragment].version;
   if (!held.has_value()) {
     return absl::UnavailableError("the coordinator named no files");
@@ -96,8 +112,14 @@ absl::Status Agent::Pull(uint32_t fragment, uint64_t version) {
 
 absl::Status Agent::CatchUp(uint32_t fragment, uint64_t version, bool carry) {
   HeldFragment& held = local_.fragments[fragment];
-  ASSIGN_OR_RETURN(const std::vector<RemoteFile> files,
-                   options_.port->Resolve(fragment, *held.version));
+  Copy& copy = copies_[fragment];
+  if (!copy.fetched.has_value()) {
+    Fetching fetching = FetchFiles(fragment, held.version);
+    progress_.transfer_seconds += absl::ToDoubleSeconds(fetching.taken);
+    RETURN_IF_ERROR(fetching.files.status());
+    copy.fetched = *std::move(fetching.files);
+  }
+  const std::vector<Fetched> files = *std::exchange(copy.fetched, std::nullopt);
   const auto mix = static_cast<float>(joined_.settings.mix);
   const bool took_part = held.window.delivered;
   // What is left of earlier local values stays in them through a round that
@@ -128,6 +150,7 @@ void Agent::Alarm(uint32_t fragment, uint64_t version, const std::string& why) {
   alarm.digest = copies_[fragment].digest;
   link_->SetProgress(alarm);
   link_->BeatNow();
+  EndJobs(copies_[fragment]);
   local_.fragments[fragment] = HeldFragment{};
   ForgetSpooled(fragment);
 }

@@ -71,7 +71,7 @@ class Trainer {
   };
   virtual absl::StatusOr<Ticket> Take(uint32_t fragment) = 0;
   // Encodes what was taken, frame by frame, and releases the ticket. The caller
-  // finishes the writer.
+  // finishes the writer. On any thread, also while others are in other calls.
   virtual absl::Status Encode(Ticket ticket, PartWriter& writer) = 0;
 
   // What becomes of the local values when a change is added to the anchor.

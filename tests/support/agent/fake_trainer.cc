@@ -101,13 +101,14 @@ absl::StatusOr<Trainer::Ticket> FakeTrainer::Take(uint32_t fragment) {
   const absl::Span<float> local = Range(fragment, local_);
   const absl::Span<float> anchor = Range(fragment, anchor_);
   if (takes_ != nullptr) takes_->push_back(steps_off_anchor_);
-  taken_.resize(local.size());
-  for (size_t i = 0; i < local.size(); ++i) taken_[i] = anchor[i] - local[i];
+  std::vector<float>& taken = taken_[fragment];
+  taken.resize(local.size());
+  for (size_t i = 0; i < local.size(); ++i) taken[i] = anchor[i] - local[i];
   return Ticket{fragment};
 }
 
-absl::Status FakeTrainer::Encode(Ticket, PartWriter& writer) {
-  const absl::Span<const float> all = taken_;
+absl::Status FakeTrainer::Encode(Ticket ticket, PartWriter& writer) {
+  const absl::Span<const float> all = taken_[ticket.fragment];
   for (size_t at = 0; at < all.size(); at += kFrameElements) {
     RETURN_IF_ERROR(writer.Append(all.subspan(at, kFrameElements)));
   }

@@ -23,6 +23,7 @@ class FakeTrainer final : public Trainer {
     local_.resize(n);
     anchor_.resize(n);
     average_.resize(n);
+    taken_.resize(layout_.fragments.size());
   }
 
   ~FakeTrainer() override {
@@ -110,7 +111,8 @@ class FakeTrainer final : public Trainer {
   std::vector<std::pair<double, int64_t>>* log_ = nullptr;
   uint32_t steps_off_anchor_ = 0;
   uint64_t steps_ = 0;
-  std::vector<float> local_, anchor_, average_, taken_;
+  std::vector<float> local_, anchor_, average_;
+  std::vector<std::vector<float>> taken_;  // By fragment.
 };
 
 }  // namespace diloco

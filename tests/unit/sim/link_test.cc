@@ -69,9 +69,10 @@ TEST_CASE("a wait ends when a stop is asked for, whatever came before") {
     Link link(options);
     link.Start();
     // A version after the one that a transfer was for: that one is cancelled.
-    link.GuardTransfer(Link::Transfer::kUpload, 0, /*base_version=*/3);
+    const Link::Transfer transfer(&link, Link::Transfer::Kind::kUpload,
+                                  /*fragment=*/0, /*base_version=*/3);
     world.Sleep(absl::Seconds(1));
-    REQUIRE(link.cancel());
+    REQUIRE(transfer.cancel());
     link.WaitForChange(1, absl::Seconds(30));
     returned = world.Now();
     // Also one that begins after it was seen.

@@ -20,6 +20,7 @@ CommandSpec SetCommand();
 CommandSpec DecayCommand();
 CommandSpec ExportCommand();
 CommandSpec ConfigCommand();
+CommandSpec PlanCommand();
 CommandSpec InspectCommand();
 CommandSpec VerifyCommand();
 CommandSpec HistoryCommand();

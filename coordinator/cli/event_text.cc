@@ -61,11 +61,23 @@ std::string Text(const v1::DrainRequestedFact& fact) {
                       " is to hand in what it has done and leave");
 }
 
+// Of the first fragment, which may be the only one, nothing is said.
+template <typename Fact>
+std::string FragmentText(const Fact& fact) {
+  return fact.fragment() == 0 ? ""
+                              : absl::StrCat(" of fragment ", fact.fragment());
+}
+
+template <typename Fact>
+std::string RoundText(const Fact& fact) {
+  return absl::StrCat("round ", fact.round(), FragmentText(fact));
+}
+
 std::string Text(const v1::RoundOpenedFact& fact) {
   std::string text =
-      absl::StrCat("round ", fact.round(), " open on version ",
-                   fact.base_version(), ": ", LeaseList(fact.leases()),
-                   "; deadline ", FormatSeconds(fact.deadline_ms() / 1000.0));
+      absl::StrCat(RoundText(fact), " open on version ", fact.base_version(),
+                   ": ", LeaseList(fact.leases()), "; deadline ",
+                   FormatSeconds(fact.deadline_ms() / 1000.0));
   for (const auto& skipped : fact.skipped()) {
     absl::StrAppend(&text, "; without ", skipped.worker(),
                     Because(skipped.reason()));
@@ -74,14 +86,13 @@ std::string Text(const v1::RoundOpenedFact& fact) {
 }
 
 std::string Text(const v1::LeaseAddedFact& fact) {
-  return absl::StrCat("round ", fact.round(), " goes on with ",
-                      fact.lease().worker(), ", which it does not wait for",
-                      Because(fact.reason()));
+  return absl::StrCat(RoundText(fact), " goes on with ", fact.lease().worker(),
+                      ", which it does not wait for", Because(fact.reason()));
 }
 
 std::string Text(const v1::RoundExtendedFact& fact) {
   std::string text =
-      absl::StrCat("round ", fact.round(), " extended", Because(fact.reason()));
+      absl::StrCat(RoundText(fact), " extended", Because(fact.reason()));
   if (fact.added_size() > 0) {
     absl::StrAppend(&text, "; added ", LeaseList(fact.added()));
   }
@@ -90,26 +101,25 @@ std::string Text(const v1::RoundExtendedFact& fact) {
 
 std::string Text(const v1::UpdateCommittedFact& fact) {
   return absl::StrFormat(
-      "round %d: update of %s accepted, %s tokens, loss %.4f, norm %.3g, %s",
-      fact.round(), fact.worker(), FormatCount(fact.value().tokens()),
+      "%s: update of %s accepted, %s tokens, loss %.4f, norm %.3g, %s",
+      RoundText(fact), fact.worker(), FormatCount(fact.value().tokens()),
       fact.value().loss(), fact.norm(),
       FormatBytes(static_cast<double>(fact.value().bytes())));
 }
 
 std::string Text(const v1::UpdateRefusedFact& fact) {
-  return absl::StrCat("round ", fact.round(), ": update of ", fact.worker(),
+  return absl::StrCat(RoundText(fact), ": update of ", fact.worker(),
                       " refused", Because(fact.reason()));
 }
 
 std::string Text(const v1::RoundClosedFact& fact) {
   if (fact.members_size() == 0) {
-    return absl::StrCat("round ", fact.round(), " void",
-                        Because(fact.reason()));
+    return absl::StrCat(RoundText(fact), " void", Because(fact.reason()));
   }
   std::vector<std::string> members;
   for (const auto& member : fact.members()) members.push_back(member.worker());
   std::string text = absl::StrFormat(
-      "round %d closed after %s with %s, train loss %.4f", fact.round(),
+      "%s closed after %s with %s, train loss %.4f", RoundText(fact),
       FormatSeconds(static_cast<double>(fact.duration_ms()) / 1000),
       absl::StrJoin(members, ", "), fact.loss());
   if (fact.missing_size() > 0) {
@@ -119,8 +129,8 @@ std::string Text(const v1::RoundClosedFact& fact) {
 }
 
 std::string Text(const v1::VersionPublishedFact& fact) {
-  return absl::StrCat("version ", fact.version(), " published, digest ",
-                      ShortHex(fact.digest()), ", ",
+  return absl::StrCat("version ", fact.version(), FragmentText(fact),
+                      " published, digest ", ShortHex(fact.digest()), ", ",
                       FormatCount(fact.folded_tokens()), " tokens folded",
                       fact.theta_image().bytes() > 0 ? ", image written" : "");
 }

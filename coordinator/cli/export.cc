@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/io/file_system.h"
 #include "common/io/remove_tree.h"
@@ -100,6 +101,14 @@ std::string ModelCard(const v1::ExportDescription& description) {
       "# %s\n\nTrained by DiLoCo: version %d of run %s, %d tokens.\n",
       description.run(), description.version(), description.run(),
       description.folded_tokens());
+  if (description.fragments_size() > 1) {
+    std::vector<uint64_t> versions;
+    for (const v1::FragmentFiles& fragment : description.fragments()) {
+      versions.push_back(fragment.version());
+    }
+    absl::StrAppend(&card, "Versions of its fragments: ",
+                    absl::StrJoin(versions, ", "), ".\n");
+  }
   if (description.has_eval() && description.eval().tokens() > 0) {
     absl::StrAppend(
         &card, absl::StrFormat("Evaluation loss %.4f nats per token at version "
@@ -160,6 +169,10 @@ absl::Status RunExport(const Invocation& invocation) {
     json["out"] = out;
     json["run"] = description.run();
     json["version"] = description.version();
+    json["versions"] = nlohmann::ordered_json::array();
+    for (const v1::FragmentFiles& fragment : description.fragments()) {
+      json["versions"].push_back(fragment.version());
+    }
     json["folded_tokens"] = description.folded_tokens();
     std::printf("%s\n", JsonLine(json).c_str());
     return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/model/fragments.h"
 #include "common/model/hf_directory.h"
 #include "common/rpc/message_codec.h"
 #include "common/tensor/part_file.h"
@@ -67,6 +68,23 @@ absl::Status ApplyFile(uint32_t fragment, const v1::FileRef& file,
   return absl::OkStatus();
 }
 
+// What does not go together gives another layout digest.
+Fragmentation FragmentsOf(const v1::ExportDescription& description) {
+  Fragmentation fragments;
+  fragments.count =
+      static_cast<uint32_t>(std::max(1, description.fragments_size()));
+  fragments.names.assign(description.fragment_names().begin(),
+                         description.fragment_names().end());
+  for (const FragmentPattern pattern :
+       {FragmentPattern::kSequential, FragmentPattern::kStrided,
+        FragmentPattern::kBalanced, FragmentPattern::kNames}) {
+    if (description.pattern() == FragmentPatternName(pattern)) {
+      fragments.pattern = pattern;
+    }
+  }
+  return fragments;
+}
+
 }  // namespace
 
 absl::StatusOr<ExportedModel> BuildModel(
@@ -75,8 +93,7 @@ absl::StatusOr<ExportedModel> BuildModel(
   ASSIGN_OR_RETURN(model.config, ParseHfConfig("the coordinator's config.json",
                                                description.model_json()));
   ASSIGN_OR_RETURN(model.layout,
-                   BuildLayout(ModelTensors(model.config),
-                               std::max(1, description.fragments_size())));
+                   ModelLayout(model.config, FragmentsOf(description)));
   ASSIGN_OR_RETURN(const Digest layout_digest,
                    DecodeDigest("layout_digest", description.layout_digest()));
   if (model.layout.ComputeDigest() != layout_digest ||

@@ -70,16 +70,23 @@ void PrintExceptions(const RoundRecord& round) {
   }
 }
 
-void PrintRound(const RoundRecord& round) {
+// The round's number, before it that of its fragment when there are several.
+std::string NumberText(const RoundRecord& round, bool several) {
+  return several ? absl::StrFormat("%4d %6d", round.opened.fragment,
+                                   round.opened.round)
+                 : absl::StrFormat("%6d", round.opened.round);
+}
+
+void PrintRound(const RoundRecord& round, bool several) {
   for (const SettingsChanged& changed : round.settings) {
     std::printf("        %s\n", Printable(ChangesText(changed)).c_str());
   }
   PrintExceptions(round);
   if (!round.closed.has_value()) {
-    std::printf(round.undone ? "%6lu   undone: %zu of %zu updates were in\n"
-                             : "%6lu  open: %zu of %zu updates in\n",
-                static_cast<unsigned long>(round.opened.round),
-                round.updates.size(), round.opened.leases.size());
+    std::printf(round.undone ? "%s   undone: %zu of %zu updates were in\n"
+                             : "%s  open: %zu of %zu updates in\n",
+                NumberText(round, several).c_str(), round.updates.size(),
+                round.opened.leases.size());
     return;
   }
   const RoundClosed& closed = *round.closed;
@@ -88,9 +95,8 @@ void PrintRound(const RoundRecord& round) {
                                   ? absl::StrCat(round.published->version)
                               : closed.members.empty() ? "void"
                                                        : "folding";
-  std::printf("%6lu %8s %8.4f %9s %9s  %s; %s%s\n",
-              static_cast<unsigned long>(closed.round), version.c_str(),
-              closed.loss,
+  std::printf("%s %8s %8.4f %9s %9s  %s; %s%s\n",
+              NumberText(round, several).c_str(), version.c_str(), closed.loss,
               FormatSeconds(absl::ToDoubleSeconds(closed.duration)).c_str(),
               round.published.has_value()
                   ? FormatCount(round.published->folded_tokens).c_str()
@@ -166,7 +172,9 @@ absl::Status RunHistory(const Invocation& invocation) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RunArchive> archive,
       RunArchive::Read(FileSystem::Posix(), invocation.positional[0]));
+  const bool several = archive->state().fragments.size() > 1;
   if (!invocation.json) {
+    if (several) std::printf("%4s ", "FRAG");
     std::printf("%6s %8s %8s %9s %9s  %s\n", "ROUND", "VERSION", "LOSS", "TOOK",
                 "TOKENS", "WHY; WORKER SHARE |NORM OF ITS UPDATE|");
   }
@@ -174,7 +182,7 @@ absl::Status RunHistory(const Invocation& invocation) {
     if (invocation.json) {
       std::printf("%s\n", JsonLine(HistoryJson(round)).c_str());
     } else {
-      PrintRound(round);
+      PrintRound(round, several);
     }
   }
   return absl::OkStatus();

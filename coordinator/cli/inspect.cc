@@ -114,9 +114,13 @@ void PrintText(RunArchive& archive) {
     absl::StrAppend(&text, ", then a torn tail of ",
                     archive.journal().tail_bytes, " bytes");
   }
-  for (const FragmentState& fragment : state.fragments) {
-    absl::StrAppend(&text, "\n  version   ", fragment.version, ", digest ",
-                    fragment.digest.Short(), "; ", RoundState(fragment));
+  for (size_t f = 0; f < state.fragments.size(); ++f) {
+    const FragmentState& fragment = state.fragments[f];
+    absl::StrAppend(
+        &text, "\n  ",
+        state.fragments.size() < 2 ? "" : absl::StrCat("fragment ", f, ": "),
+        "version   ", fragment.version, ", digest ", fragment.digest.Short(),
+        "; ", RoundState(fragment));
   }
   absl::StrAppend(&text, "\n  tokens    ", FormatCount(state.folded_tokens),
                   " folded\n  images    ", VersionList(kept.images),

@@ -10,12 +10,16 @@ namespace diloco {
 
 void PrintLineage(const Invocation& invocation, const std::string& state_dir,
                   const LineageStarted& fact) {
+  uint64_t version = 0;
+  for (const LineageStarted::Fragment& fragment : fact.fragments) {
+    version += fragment.version;
+  }
   const LineageStarted::Fragment& begin = fact.fragments[0];
   if (invocation.json) {
     nlohmann::ordered_json json;
     json["state"] = state_dir;
     json["lineage"] = ToHex(fact.lineage);
-    json["version"] = begin.version;
+    json["version"] = version;
     json["digest"] = begin.digest.ToHex();
     json["folded_tokens"] = fact.folded_tokens;
     json["reason"] = fact.reason;
@@ -23,7 +27,7 @@ void PrintLineage(const Invocation& invocation, const std::string& state_dir,
     return;
   }
   std::printf("%s: version %lu, digest %s, %s tokens folded; lineage %s, %s\n",
-              state_dir.c_str(), static_cast<unsigned long>(begin.version),
+              state_dir.c_str(), static_cast<unsigned long>(version),
               begin.digest.Short().c_str(),
               FormatCount(fact.folded_tokens).c_str(),
               ToHex(fact.lineage).substr(0, 8).c_str(), fact.reason.c_str());

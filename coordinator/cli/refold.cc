@@ -31,20 +31,28 @@ struct Refolded {
 };
 
 absl::StatusOr<const RoundRecord*> FindRound(const RunArchive& archive,
+                                             uint32_t fragment,
                                              uint64_t number) {
   for (const RoundRecord& round : archive.rounds()) {
-    if (round.opened.round != number) continue;
+    if (round.opened.round != number || round.opened.fragment != fragment) {
+      continue;
+    }
     if (round.published.has_value()) return &round;
     return absl::FailedPreconditionError(
         absl::StrCat("round ", number, " was not folded"));
   }
   return absl::NotFoundError(absl::StrCat("there is no round ", number,
+                                          " of fragment ", fragment,
                                           "; dilococtl history lists them"));
 }
 
-absl::StatusOr<Refolded> RefoldRound(RunArchive& archive, uint64_t number,
+absl::StatusOr<Refolded> RefoldRound(RunArchive& archive, uint32_t fragment,
+                                     uint64_t number,
                                      const std::set<std::string>& without) {
-  ASSIGN_OR_RETURN(const RoundRecord* const round, FindRound(archive, number));
+  ASSIGN_OR_RETURN(const RoundRecord* const round,
+                   FindRound(archive, fragment, number));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> versions,
+                   archive.VersionsWith(fragment, round->published->version));
   for (const std::string& worker : without) {
     bool member = false;
     for (const RoundMember& other : round->closed->members) {
@@ -56,19 +64,22 @@ absl::StatusOr<Refolded> RefoldRound(RunArchive& archive, uint64_t number,
     }
   }
   Refolded result;
-  for (uint32_t f = 0; f < archive.state().fragments.size(); ++f) {
-    ASSIGN_OR_RETURN(FragmentValues values,
-                     ValuesAt(archive, f, round->opened.base_version));
-    FragmentValues published = values;
-    RETURN_IF_ERROR(FoldRound(archive, *round, without, &values).status());
-    ASSIGN_OR_RETURN(const FoldResult as_published,
-                     FoldRound(archive, *round, {}, &published));
-    RETURN_IF_ERROR(CheckReproduced(*round->published, as_published));
-    for (size_t i = 0; i < values.theta.size(); ++i) {
-      const double d = values.theta[i] - published.theta[i];
-      result.change += d * d;
+  for (uint32_t f = 0; f < versions.size(); ++f) {
+    ASSIGN_OR_RETURN(
+        FragmentValues values,
+        ValuesAt(archive, f, f == fragment ? versions[f] - 1 : versions[f]));
+    if (f == fragment) {
+      FragmentValues published = values;
+      RETURN_IF_ERROR(FoldRound(archive, *round, without, &values).status());
+      ASSIGN_OR_RETURN(const FoldResult as_published,
+                       FoldRound(archive, *round, {}, &published));
+      RETURN_IF_ERROR(CheckReproduced(*round->published, as_published));
+      for (size_t i = 0; i < values.theta.size(); ++i) {
+        const double d = values.theta[i] - published.theta[i];
+        result.change += d * d;
+      }
     }
-    result.version = values.version;
+    result.version += values.version;
     result.theta.insert(result.theta.end(), values.theta.begin(),
                         values.theta.end());
   }
@@ -86,6 +97,12 @@ absl::Status RunRefold(const Invocation& invocation) {
   }
   ASSIGN_OR_RETURN(const uint64_t number,
                    ParseCount("round", invocation.Get("round")));
+  uint64_t fragment_number = 0;
+  if (invocation.Has("fragment")) {
+    ASSIGN_OR_RETURN(fragment_number,
+                     ParseCount("fragment", invocation.Get("fragment")));
+  }
+  const auto fragment = static_cast<uint32_t>(fragment_number);
   ASSIGN_OR_RETURN(const LoadedRun loaded,
                    LoadRunFile(invocation.Get("config")));
   const RunConfig& config = loaded.config;
@@ -97,7 +114,7 @@ absl::Status RunRefold(const Invocation& invocation) {
   const std::set<std::string> without =
       absl::StrSplit(invocation.Get("without"), ',');
   ASSIGN_OR_RETURN(const Refolded refolded,
-                   RefoldRound(*archive, number, without));
+                   RefoldRound(*archive, fragment, number, without));
   HfExport contents;
   contents.config = config.model;
   contents.layout = &layout;
@@ -136,6 +153,7 @@ CommandSpec RefoldCommand() {
   command.flags = {
       {"config", "FILE", "the run file: names the state directory (required)"},
       {"round", "R", "the round to fold again (required)"},
+      {"fragment", "F", "whose round; default: 0"},
       {"without", "WORKER[,...]", "whose updates to leave out (required)"},
       {"out", "DIR",
        "a Hugging Face directory; must not exist yet (required)"}};

@@ -34,14 +34,18 @@ std::vector<RoundRow> RoundTable::Feed(const v1::AdminEvent& event) {
     CloseRound(record.round_closed());
     if (record.round_closed().members_size() == 0) {
       complete = Flush();
-      complete.push_back(closed_);
+      complete.push_back(closed_[record.round_closed().fragment()]);
     }
-  } else if (record.has_version_published()) {
+  } else if (record.has_lineage_started()) {
     complete = Flush();
+    versions_.clear();
+  } else if (record.has_version_published()) {
+    const uint64_t version = ThetaVersion(event);
+    complete = TakeWhile(version - std::min(version, versions_.size() - 1));
     Publish(event);
   }
   if (event.has_status()) AddEval(event.status());
-  for (RoundRow& row : TakeWhile(false)) complete.push_back(std::move(row));
+  for (RoundRow& row : TakeWhile(0)) complete.push_back(std::move(row));
   return complete;
 }
 
@@ -50,25 +54,40 @@ void RoundTable::BeginAt(const v1::StatusResponse& status) {
   Measure(status, before);
 }
 
-std::vector<RoundRow> RoundTable::Flush() { return TakeWhile(true); }
+std::vector<RoundRow> RoundTable::Flush() { return TakeWhile(UINT64_MAX); }
+
+// Of the version that the event publishes.
+uint64_t RoundTable::ThetaVersion(const v1::AdminEvent& event) {
+  for (const v1::RoundStatus& round : event.status().rounds()) {
+    versions_[round.fragment()] = round.version();
+  }
+  const v1::VersionPublishedFact& fact = event.record().version_published();
+  versions_[fact.fragment()] = fact.version();
+  uint64_t sum = 0;
+  for (const auto& [fragment, version] : versions_) sum += version;
+  return sum;
+}
 
 void RoundTable::CloseRound(const v1::RoundClosedFact& fact) {
-  closed_ = RoundRow();
-  closed_.round = fact.round();
-  closed_.updates = fact.members_size();
-  closed_.missing = fact.missing_size();
-  closed_.train_loss = fact.loss();
-  closed_.seconds = static_cast<double>(fact.duration_ms()) / 1000;
-  closed_.void_reason = fact.members_size() == 0 ? fact.reason() : "";
-  for (const auto& member : fact.members()) closed_.tokens += member.tokens();
+  RoundRow& row = closed_[fact.fragment()] = RoundRow();
+  row.fragment = fact.fragment();
+  row.round = fact.round();
+  row.updates = fact.members_size();
+  row.missing = fact.missing_size();
+  row.train_loss = fact.loss();
+  row.seconds = static_cast<double>(fact.duration_ms()) / 1000;
+  row.void_reason = fact.members_size() == 0 ? fact.reason() : "";
+  for (const auto& member : fact.members()) row.tokens += member.tokens();
 }
 
 void RoundTable::Publish(const v1::AdminEvent& event) {
   const v1::VersionPublishedFact& fact = event.record().version_published();
   // The round may have closed before the events that are still kept.
-  RoundRow row = closed_.round == fact.round() ? closed_ : RoundRow();
+  const RoundRow& closed = closed_[fact.fragment()];
+  RoundRow row = closed.round == fact.round() ? closed : RoundRow();
+  row.fragment = fact.fragment();
   row.round = fact.round();
-  row.version = fact.version();
+  row.version = ThetaVersion(event);
   row.folded_tokens = fact.folded_tokens();
   if (last_ms_ > 0 && event.unix_ms() > 0) {
     row.seconds = static_cast<double>(event.unix_ms() - last_ms_) / 1000;
@@ -109,10 +128,11 @@ void RoundTable::AddEval(const v1::StatusResponse& status) {
   }
 }
 
-// The rows at the front that have their evaluation, or all.
-std::vector<RoundRow> RoundTable::TakeWhile(bool all) {
+// The rows at the front that have their evaluation, or are of older versions.
+std::vector<RoundRow> RoundTable::TakeWhile(uint64_t older_than) {
   std::vector<RoundRow> rows;
-  while (!waiting_.empty() && (all || waiting_.front().eval_loss)) {
+  while (!waiting_.empty() && (waiting_.front().version < older_than ||
+                               waiting_.front().eval_loss)) {
     rows.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -125,8 +145,12 @@ std::string RoundHeader() {
 }
 
 std::string RoundLine(const RoundRow& row) {
+  // Round 12 of fragment 3 is 12/3.
+  const std::string number =
+      absl::StrCat(row.round, row.fragment > 0 ? absl::StrCat("/", row.fragment)
+                                               : std::string());
   if (row.version == 0) {
-    return absl::StrFormat("%5d  void: %s\n", row.round, row.void_reason);
+    return absl::StrFormat("%5s  void: %s\n", number, row.void_reason);
   }
   std::string progress = FormatCount(row.folded_tokens);
   if (row.train_tokens > 0) {
@@ -162,13 +186,14 @@ std::string RoundLine(const RoundRow& row) {
   const std::string down =
       row.measured ? FormatBytes(static_cast<double>(row.bytes_down)) : "-";
   return absl::StrFormat(
-      "%5d  %-12s  %-7s  %.4f  %-6s  %-6s  %-6s  %-6s  %-7s  %-7s  %s\n",
-      row.round, progress, updates, row.train_loss, eval, bits, perplexity,
-      rate, up, down, shares);
+      "%5s  %-12s  %-7s  %.4f  %-6s  %-6s  %-6s  %-6s  %-7s  %-7s  %s\n",
+      number, progress, updates, row.train_loss, eval, bits, perplexity, rate,
+      up, down, shares);
 }
 
 nlohmann::ordered_json RoundJson(const RoundRow& row) {
   nlohmann::ordered_json json;
+  json["fragment"] = row.fragment;
   json["round"] = row.round;
   json["version"] = row.version;
   json["void_reason"] = row.void_reason;

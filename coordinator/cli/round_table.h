@@ -17,8 +17,9 @@
 namespace diloco {
 
 struct RoundRow {
+  uint32_t fragment = 0;
   uint64_t round = 0;
-  uint64_t version = 0;  // 0: the round was void.
+  uint64_t version = 0;  // Of theta. 0: the round was void.
   std::string void_reason;
   int updates = 0;
   int missing = 0;
@@ -48,7 +49,7 @@ class RoundTable {
   // What was counted before the first event that is going to be fed.
   void BeginAt(const v1::StatusResponse& status);
   // Takes the next event; returns the rows that are complete with it. A row
-  // waits for its evaluation until the next version is there.
+  // waits for its evaluation until the next version of its fragment is there.
   std::vector<RoundRow> Feed(const v1::AdminEvent& event);
   // The rows that still wait, when no more events come.
   std::vector<RoundRow> Flush();
@@ -65,10 +66,13 @@ class RoundTable {
   void Publish(const v1::AdminEvent& event);
   void Measure(const v1::StatusResponse& status, RoundRow& row);
   void AddEval(const v1::StatusResponse& status);
-  std::vector<RoundRow> TakeWhile(bool all);
+  uint64_t ThetaVersion(const v1::AdminEvent& event);
+  std::vector<RoundRow> TakeWhile(uint64_t older_than);
 
   std::deque<RoundRow> waiting_;
-  RoundRow closed_;  // Closed, its version not yet published.
+  // Closed, their versions not yet published; by fragment.
+  std::map<uint32_t, RoundRow> closed_;
+  std::map<uint32_t, uint64_t> versions_;  // By fragment, as far as seen.
   // Of the version before, or the first round's opening; 0: unknown.
   int64_t last_ms_ = 0;
   uint64_t last_up_ = 0;

@@ -19,9 +19,11 @@
 namespace diloco {
 namespace {
 
-std::string RoundText(const v1::RoundStatus& round) {
-  std::string text = absl::StrCat("  version   ", round.version(), ", digest ",
-                                  ToHex(round.digest()).substr(0, 12));
+std::string RoundText(const v1::RoundStatus& round, bool several) {
+  std::string text = absl::StrCat(
+      several ? absl::StrCat("  fragment ", round.fragment(), ": ") : "  ",
+      "version   ", round.version(), ", digest ",
+      ToHex(round.digest()).substr(0, 12));
   if (round.folding()) {
     absl::StrAppend(&text, ", folding");
   } else if (round.round() > 0) {
@@ -102,7 +104,7 @@ std::string StatusText(const v1::StatusResponse& status) {
                     "; dilococtl set --list shows them\n");
   }
   for (const v1::RoundStatus& round : status.rounds()) {
-    absl::StrAppend(&text, RoundText(round));
+    absl::StrAppend(&text, RoundText(round, status.rounds_size() > 1));
   }
   if (status.has_eval() && status.eval().tokens() > 0) {
     absl::StrAppend(&text, EvalText(status));

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/evolve_round.h"
 #include "coordinator/core/round_policy.h"
 #include "coordinator/core/soft.h"
 
@@ -12,11 +13,6 @@ namespace {
 // The last evaluation may hold up the end of the run for so long.
 constexpr absl::Duration kFinalEvalPatience = absl::Minutes(10);
 
-// Evaluations are of the whole model; its versions are those of fragment 0.
-const FragmentState& Evaluated(const Draft& draft) {
-  return draft.state().fragments[0];
-}
-
 bool EvalDue(const Draft& draft) {
   const Policy& policy = draft.policy();
   const State& state = draft.state();
@@ -24,27 +20,31 @@ bool EvalDue(const Draft& draft) {
       state.finished || state.eval.has_value()) {
     return false;
   }
-  const uint64_t version = Evaluated(draft).version;
+  const uint64_t version = ThetaVersion(state);
   if (state.evaluated_until.has_value() && *state.evaluated_until >= version) {
     return false;
   }
-  return version % policy.eval_every == 0 ||
+  // Each round publishes a version of every fragment.
+  return version % (policy.eval_every * state.fragments.size()) == 0 ||
          AllRoundsDone(policy, draft.state());
 }
 
-// Who holds the newest version while it is the newest: those with a lease on
-// it; when no round is going to open now, whoever is there.
+// Who holds the newest versions while they are the newest: those with a lease
+// on one; when no round is going to open now, whoever is there.
 std::vector<std::string> Evaluators(const Draft& draft) {
   std::vector<std::string> names =
       WhoIsEligible(draft.policy(), draft.state(), draft.soft(), draft.now())
           .workers;
-  const FragmentState& of = Evaluated(draft);
-  if (of.open.has_value()) {
-    names.erase(std::remove_if(names.begin(), names.end(),
-                               [&](const std::string& name) {
-                                 return of.open->leases.count(name) == 0;
-                               }),
-                names.end());
+  const std::vector<FragmentState>& fragments = draft.state().fragments;
+  if (!NoRoundOpen(draft.state())) {
+    const auto leased = [&](const std::string& name) {
+      return std::any_of(
+          fragments.begin(), fragments.end(), [&](const FragmentState& of) {
+            return of.open.has_value() && of.open->leases.count(name) != 0;
+          });
+    };
+    std::erase_if(names,
+                  [&](const std::string& name) { return !leased(name); });
   } else if (!draft.state().paused &&
              !AllRoundsDone(draft.policy(), draft.state())) {
     names.clear();
@@ -56,7 +56,8 @@ void OpenEval(Draft& draft, const std::vector<std::string>& evaluators) {
   const uint64_t windows = draft.policy().eval_windows;
   const uint64_t count = std::min<uint64_t>(evaluators.size(), windows);
   EvalOpened opened;
-  opened.version = Evaluated(draft).version;
+  opened.version = ThetaVersion(draft.state());
+  opened.versions = ThetaVersions(draft.state());
   uint64_t first = 0;
   for (uint64_t i = 0; i < count; ++i) {
     EvalOpened::Slice& slice = opened.slices.emplace_back();
@@ -167,9 +168,13 @@ absl::Status OnEvent(Draft& draft, const EvalReportEvent& event) {
 void AdvanceEval(Draft& draft) {
   if (draft.state().fragments.empty()) return;
   if (draft.state().eval.has_value()) {
-    if (draft.state().eval->version != Evaluated(draft).version) {
-      Abandon(draft, absl::StrCat("version ", Evaluated(draft).version,
-                                  " is published"));
+    // Fragments in flight are merged one after the other: each worker holds
+    // these versions at some step, at the latest a whole round after they were
+    // published.
+    const uint64_t newest = ThetaVersion(draft.state());
+    if (newest >=
+        draft.state().eval->version + draft.state().fragments.size()) {
+      Abandon(draft, absl::StrCat("version ", newest, " is published"));
     } else {
       Reassign(draft);
     }

@@ -28,13 +28,15 @@ std::string EvalAlarm(const Policy& policy, const State& state) {
 }
 
 std::string NormAlarm(const Policy& policy, const State& state) {
-  std::vector<double> norms = state.guard.norms;
-  if (policy.guard_norm_jump <= 0 || norms.size() < kFewestNorms) return "";
-  std::nth_element(norms.begin(), norms.begin() + norms.size() / 2,
-                   norms.end());
-  const double median = norms[norms.size() / 2];
   for (const FragmentState& fragment : state.fragments) {
-    if (!fragment.open.has_value()) continue;
+    std::vector<double> norms = fragment.norms;
+    if (policy.guard_norm_jump <= 0 || norms.size() < kFewestNorms ||
+        !fragment.open.has_value()) {
+      continue;
+    }
+    std::nth_element(norms.begin(), norms.begin() + norms.size() / 2,
+                     norms.end());
+    const double median = norms[norms.size() / 2];
     for (const auto& [name, update] : fragment.open->committed) {
       if (update.norm <= policy.guard_norm_jump * median) continue;
       return absl::StrFormat(

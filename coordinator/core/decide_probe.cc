@@ -27,7 +27,7 @@ const std::vector<EvalSlice>* SlicesOf(const State& state, uint64_t version) {
 
 std::optional<EvalView> ProbeSlice(const State& state) {
   if (state.fragments.empty()) return std::nullopt;
-  const uint64_t version = state.fragments[0].version;
+  const uint64_t version = ThetaVersion(state);
   const std::vector<EvalSlice>* slices = SlicesOf(state, version);
   if (slices == nullptr) return std::nullopt;
   for (uint32_t i = 0; i < slices->size(); ++i) {
@@ -35,7 +35,8 @@ std::optional<EvalView> ProbeSlice(const State& state) {
     if (!slice.loss_sum.has_value() || !std::isfinite(*slice.loss_sum)) {
       continue;
     }
-    return EvalView{version, i, slice.first_window, slice.windows};
+    return EvalView{version, i, slice.first_window, slice.windows,
+                    ThetaVersions(state)};
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/evolve_round.h"
 #include "coordinator/core/round_policy.h"
 #include "coordinator/core/soft.h"
 
@@ -88,7 +89,7 @@ void Close(Draft& draft, uint32_t fragment, absl::string_view why,
                     "; still in their windows: ", NameList(late));
   }
   draft.Say(absl::StrCat(
-      "round ", closed.round,
+      RoundName(draft.state(), fragment, closed.round),
       closed.members.empty() ? " void: " : " closed: ", closed.reason));
   draft.Add(std::move(closed));
 }
@@ -99,9 +100,10 @@ void Extend(Draft& draft, uint32_t fragment,
   RoundExtended extended;
   extended.fragment = fragment;
   extended.round = open.round;
-  extended.added = MoreLeases(draft.policy(), draft.state(), joiners, open);
+  extended.added = MoreLeases(draft.policy(), draft.state(), fragment, joiners);
   extended.reason = std::string(why);
-  draft.Say(absl::StrCat("round ", open.round, " extended: ", why));
+  draft.Say(absl::StrCat(RoundName(draft.state(), fragment, open.round),
+                         " extended: ", why));
   draft.Add(std::move(extended));
 }
 
@@ -210,8 +212,9 @@ void Open(Draft& draft, uint32_t fragment) {
   opened.round = of.last_round + 1;
   opened.base_version = of.version;
   RoundPlan plan = PlanRound(draft.policy(), draft.state(), draft.soft(),
-                             eligibility.workers, opened.round);
-  opened.leases = MakeLeases(draft.policy(), draft.state(), plan.seats);
+                             fragment, eligibility.workers, opened.round);
+  opened.leases =
+      MakeLeases(draft.policy(), draft.state(), fragment, plan.seats);
   opened.skipped = std::move(eligibility.skipped);
   for (RoundOpened::Skipped& slow : plan.skipped) {
     opened.skipped.push_back(std::move(slow));
@@ -221,10 +224,15 @@ void Open(Draft& draft, uint32_t fragment) {
   for (const Lease& lease : opened.leases) steps = std::max(steps, lease.steps);
   opened.reason =
       absl::StrCat(opened.leases.size(), " workers, ", steps, " steps each");
-  const uint32_t interval = IntervalOfRound(draft.policy(), opened.round);
-  if (steps < interval) {
-    absl::StrAppend(&opened.reason, " instead of ", interval,
+  const uint32_t whole =
+      StepsOfRound(draft.policy(), draft.state(), fragment, opened.round);
+  if (steps < whole) {
+    absl::StrAppend(&opened.reason, " instead of ", whole,
                     " to end at train.tokens");
+  } else if (whole < IntervalOfRound(draft.policy(), opened.round)) {
+    absl::StrAppend(&opened.reason, opened.round == of.first_round
+                                        ? ", up to the fragment's offset"
+                                        : ", to end with the first fragment");
   }
   for (const Lease& lease : opened.leases) {
     if (lease.steps == steps) continue;
@@ -235,7 +243,8 @@ void Open(Draft& draft, uint32_t fragment) {
   absl::StrAppend(&opened.reason, "; deadline ",
                   absl::ToDoubleSeconds(plan.deadline),
                   " s: ", plan.deadline_reason, WithoutText(opened.skipped));
-  draft.Say(absl::StrCat("round ", opened.round, " opened: ", opened.reason));
+  draft.Say(absl::StrCat(RoundName(draft.state(), fragment, opened.round),
+                         " opened: ", opened.reason));
   draft.Add(std::move(opened));
 }
 
@@ -257,10 +266,8 @@ absl::Status OnEvent(Draft& draft, const FoldDoneEvent& event) {
                                : std::string("none"),
         " and the newest version ", of.version));
   }
-  published.folded_tokens = draft.state().folded_tokens;
-  for (const RoundMember& member : of.folding->members) {
-    published.folded_tokens += member.tokens;
-  }
+  published.folded_tokens =
+      FoldedTokensAfter(draft.state(), published.fragment);
   draft.Add(std::move(published));
   return absl::OkStatus();
 }
@@ -295,10 +302,10 @@ void LeaseLateWorkers(Draft& draft) {
       LeaseAdded added;
       added.fragment = i;
       added.round = open.round;
-      added.lease = LateLease(draft.policy(), draft.state(), late->seat, open);
+      added.lease = LateLease(draft.policy(), draft.state(), i, late->seat);
       added.reason = late->reason;
-      draft.Say(
-          absl::StrCat("round ", open.round, ": ", name, " ", added.reason));
+      draft.Say(absl::StrCat(RoundName(draft.state(), i, open.round), ": ",
+                             name, " ", added.reason));
       draft.Add(std::move(added));
     }
   }

@@ -57,15 +57,22 @@ Pace PaceOf(const Soft& soft, const std::string& worker) {
   return {found->second.step_seconds, found->second.upload_seconds};
 }
 
-// The worker's newest word on what it holds, unless it is old.
-const WindowReport* FreshReport(const Policy& policy, const Soft& soft,
-                                const std::string& worker, Instant now) {
+// The worker's newest word on what it holds; the second one unless it is old.
+const WindowReport* NewestReport(const Soft& soft, uint32_t fragment,
+                                 const std::string& worker) {
   const auto found = soft.workers.find(worker);
-  if (found == soft.workers.end() || !found->second.window.has_value() ||
-      now - found->second.window_at >= policy.suspect_after) {
-    return nullptr;
-  }
-  return &*found->second.window;
+  if (found == soft.workers.end()) return nullptr;
+  const auto window = found->second.windows.find(fragment);
+  return window == found->second.windows.end() ? nullptr : &window->second;
+}
+const WindowReport* FreshReport(const Policy& policy, const Soft& soft,
+                                uint32_t fragment, const std::string& worker,
+                                Instant now) {
+  const WindowReport* report = NewestReport(soft, fragment, worker);
+  return report != nullptr &&
+                 now - soft.workers.at(worker).windows_at < policy.suspect_after
+             ? report
+             : nullptr;
 }
 
 // Newest round of which the worker's update was judged.
@@ -88,14 +95,12 @@ uint64_t SettledRound(const FragmentState& of, const std::string& worker) {
 // the worker's last update tells of what was handed in since.
 uint32_t StepsHeld(const State& state, const Soft& soft, uint32_t fragment,
                    const std::string& worker) {
-  const auto found = soft.workers.find(worker);
-  if (found == soft.workers.end() || !found->second.window.has_value()) {
-    return 0;
-  }
-  const WindowReport& report = *found->second.window;
-  return report.round <= SettledRound(state.fragments[fragment], worker)
+  const WindowReport* report = NewestReport(soft, fragment, worker);
+  return report == nullptr ||
+                 report->round <=
+                     SettledRound(state.fragments[fragment], worker)
              ? 0
-             : report.steps;
+             : report->steps;
 }
 
 // The rest of a window of `whole` steps; a full one is handed in at once.
@@ -139,8 +144,9 @@ absl::Duration SlowFrom(const Policy& policy, const Soft& soft,
 }
 
 RoundPlan PlanOfSteps(const Policy& policy, const State& state,
-                      const Soft& soft, const std::vector<std::string>& workers,
-                      uint64_t round, uint32_t steps) {
+                      const Soft& soft, uint32_t fragment,
+                      const std::vector<std::string>& workers, uint64_t round,
+                      uint32_t steps) {
   std::vector<double> finishes;
   for (const std::string& name : workers) {
     const Pace pace = PaceOf(soft, name);
@@ -164,10 +170,10 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
   }
   const double fitting = (1 - kMargin) * (slowest > 0 ? slowest : limit);
   // What is in the windows when the run ends is lost.
-  const bool last =
-      state.stop_after_round == round ||
-      state.folded_tokens + workers.size() * steps * policy.batch_tokens >=
-          policy.train_tokens;
+  const bool last = StopsWith(state, fragment, round) ||
+                    state.fragments[fragment].folded_tokens +
+                            workers.size() * steps * policy.batch_tokens >=
+                        policy.train_tokens;
   std::vector<Beyond> beyond;
   bool unmeasured = false;
   for (const std::string& name : workers) {
@@ -179,7 +185,7 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
     }
     Seat seat;
     if (policy.late == LatePolicy::kCarry) {
-      seat = RestOfWindow(name, steps, StepsHeld(state, soft, 0, name));
+      seat = RestOfWindow(name, steps, StepsHeld(state, soft, fragment, name));
       if (last) {
         seat.steps = std::min(seat.steps,
                               std::max(1u, StepsThatFit(fitting, pace, steps)));
@@ -251,13 +257,18 @@ AutoDeadline AutoDeadlineOf(std::vector<double> finishes) {
 }
 
 RoundPlan PlanRound(const Policy& policy, const State& state, const Soft& soft,
-                    const std::vector<std::string>& workers, uint64_t round) {
-  const uint32_t steps = RoundSteps(policy, state, round, workers.size());
-  RoundPlan plan = PlanOfSteps(policy, state, soft, workers, round, steps);
+                    uint32_t fragment, const std::vector<std::string>& workers,
+                    uint64_t round) {
+  const uint32_t steps =
+      RoundSteps(policy, state, fragment, round, workers.size());
+  RoundPlan plan =
+      PlanOfSteps(policy, state, soft, fragment, workers, round, steps);
   // At the end of the run fewer workers make more steps.
-  const uint32_t more = RoundSteps(policy, state, round, plan.seats.size());
-  if (more != steps)
-    plan = PlanOfSteps(policy, state, soft, workers, round, more);
+  const uint32_t more =
+      RoundSteps(policy, state, fragment, round, plan.seats.size());
+  if (more != steps) {
+    plan = PlanOfSteps(policy, state, soft, fragment, workers, round, more);
+  }
   return plan;
 }
 
@@ -274,12 +285,12 @@ absl::Duration TimeLeft(const Policy& policy, const State& state,
     const Pace pace = PaceOf(soft, name);
     if (!pace.measured()) return until_deadline;
     const uint32_t steps = open.leases.at(name).steps;
-    const WindowReport* report = FreshReport(policy, soft, name, now);
+    const WindowReport* report = FreshReport(policy, soft, fragment, name, now);
     absl::Duration left = absl::Seconds(pace.Finish(steps));
     if (report != nullptr && report->round == open.round) {
       left = absl::Seconds(
           pace.Finish(steps - std::min(steps, report->leased_steps)));
-      left -= now - soft.workers.at(name).window_at;
+      left -= now - soft.workers.at(name).windows_at;
     } else {
       left -= now - times.started_at;
     }
@@ -296,7 +307,7 @@ std::optional<LateSeat> LateSeatFor(const Policy& policy, const State& state,
   Pace pace = PaceOf(soft, worker);
   if (!pace.measured()) return std::nullopt;
   const uint32_t steps =
-      RoundSteps(policy, state, open.round, open.leases.size() + 1);
+      RoundSteps(policy, state, fragment, open.round, open.leases.size() + 1);
   if (policy.late == LatePolicy::kCarry &&
       absl::Seconds(pace.Finish(steps)) >
           SlowFrom(policy, soft, open, worker, steps)) {
@@ -309,7 +320,7 @@ std::optional<LateSeat> LateSeatFor(const Policy& policy, const State& state,
                      " at ", Figure(pace.step), " a step");
     return late;
   }
-  const WindowReport* report = FreshReport(policy, soft, worker, now);
+  const WindowReport* report = FreshReport(policy, soft, fragment, worker, now);
   if (report == nullptr || report->version != open.base_version ||
       report->digest != of.digest) {
     return std::nullopt;

@@ -50,7 +50,8 @@ struct RoundPlan {
 // that they can make while the others make all. The deadline is at least 10 min
 // under `auto` while somebody with a seat is not measured.
 RoundPlan PlanRound(const Policy& policy, const State& state, const Soft& soft,
-                    const std::vector<std::string>& workers, uint64_t round);
+                    uint32_t fragment, const std::vector<std::string>& workers,
+                    uint64_t round);
 
 struct LateSeat {
   Seat seat;

@@ -53,13 +53,13 @@ absl::Status CheckLeases(const State& state, const F& fact,
   return absl::OkStatus();
 }
 
-void AddLeases(State& state, OpenRound& open,
-               const std::vector<Lease>& leases) {
+// To the round that is open.
+void AddLeases(FragmentState& fragment, const std::vector<Lease>& leases) {
   for (const Lease& lease : leases) {
-    open.leases[lease.worker] = lease;
-    WorkerState& worker = state.workers[lease.worker];
+    fragment.open->leases[lease.worker] = lease;
+    WindowState& window = fragment.windows[lease.worker];
     const double end = lease.progress + lease.steps * lease.progress_step;
-    if (end > worker.progress_reached) worker.progress_reached = end;
+    if (end > window.progress_reached) window.progress_reached = end;
   }
 }
 
@@ -78,6 +78,23 @@ absl::Status CheckKeyUnused(const OpenRound& open, const F& fact) {
 }
 
 }  // namespace
+
+uint64_t MeanFoldedTokens(const State& state) {
+  uint64_t tokens = 0;
+  for (const FragmentState& fragment : state.fragments) {
+    tokens += fragment.folded_tokens;
+  }
+  return tokens / std::max<uint64_t>(1, state.fragments.size());
+}
+
+uint64_t FoldedTokensAfter(const State& state, uint32_t fragment) {
+  uint64_t tokens = 0;
+  for (const FragmentState& of : state.fragments) tokens += of.folded_tokens;
+  for (const RoundMember& member : state.fragments[fragment].folding->members) {
+    tokens += member.tokens;
+  }
+  return tokens / state.fragments.size();
+}
 
 bool NoRoundOpen(const State& state) {
   return std::none_of(
@@ -112,7 +129,7 @@ absl::Status EvolveRound(State& state, const RoundOpened& fact) {
   open.base_version = fact.base_version;
   open.deadline = fact.deadline;
   open.reason = fact.reason;
-  AddLeases(state, open, fact.leases);
+  AddLeases(*fragment, fact.leases);
   fragment->last_round = fact.round;
   state.started = true;
   return absl::OkStatus();
@@ -121,7 +138,7 @@ absl::Status EvolveRound(State& state, const RoundOpened& fact) {
 absl::Status EvolveRound(State& state, const RoundExtended& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
   RETURN_IF_ERROR(CheckLeases(state, fact, fact.added, &*fragment->open));
-  AddLeases(state, *fragment->open, fact.added);
+  AddLeases(*fragment, fact.added);
   return absl::OkStatus();
 }
 
@@ -129,7 +146,7 @@ absl::Status EvolveRound(State& state, const LeaseAdded& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
   OpenRound& open = *fragment->open;
   RETURN_IF_ERROR(CheckLeases(state, fact, {fact.lease}, &open));
-  AddLeases(state, open, {fact.lease});
+  AddLeases(*fragment, {fact.lease});
   open.late.insert(fact.lease.worker);
   return absl::OkStatus();
 }
@@ -176,9 +193,9 @@ absl::Status EvolveRound(State& state, const RoundClosed& fact) {
   for (const auto& [name, lease] : open.leases) {
     const bool delivered =
         open.committed.count(name) != 0 || open.refused.count(name) != 0;
-    state.workers[name].carried_tokens = delivered ? 0 : lease.tokens;
+    fragment->windows[name].carried_tokens = delivered ? 0 : lease.tokens;
   }
-  std::vector<double>& norms = state.guard.norms;
+  std::vector<double>& norms = fragment->norms;
   for (const RoundMember& member : fact.members) {
     const double norm = open.committed.at(member.worker).norm;
     if (std::isfinite(norm)) norms.push_back(norm);
@@ -210,10 +227,7 @@ absl::Status EvolveRound(State& state, const VersionPublished& fact) {
     return Impossible(fact, absl::StrCat("version ", fact.version,
                                          " after version ", fragment->version));
   }
-  uint64_t tokens = state.folded_tokens;
-  for (const RoundMember& member : fragment->folding->members) {
-    tokens += member.tokens;
-  }
+  const uint64_t tokens = FoldedTokensAfter(state, fact.fragment);
   if (fact.folded_tokens != tokens) {
     return Impossible(
         fact, absl::StrCat("folded tokens are ", tokens, ", not the recorded ",
@@ -222,7 +236,9 @@ absl::Status EvolveRound(State& state, const VersionPublished& fact) {
   for (const RoundMember& member : fragment->folding->members) {
     WorkerState& worker = state.workers[member.worker];
     ++worker.rounds_folded;
-    worker.tokens_folded += member.tokens;
+    worker.fragment_tokens += member.tokens;
+    worker.tokens_folded = worker.fragment_tokens / state.fragments.size();
+    fragment->folded_tokens += member.tokens;
   }
   state.folded_tokens = tokens;
   fragment->version = fact.version;

@@ -16,6 +16,12 @@ absl::Status EvolveRound(State& state, const UpdateRefused& fact);
 absl::Status EvolveRound(State& state, const RoundClosed& fact);
 absl::Status EvolveRound(State& state, const VersionPublished& fact);
 
+// Of the run, from those of its fragments.
+uint64_t MeanFoldedTokens(const State& state);
+
+// The same once the pending fold of this fragment is published.
+uint64_t FoldedTokensAfter(const State& state, uint32_t fragment);
+
 // Between rounds: changed settings take effect at once.
 bool NoRoundOpen(const State& state);
 // The boundary that they wait for may have come.

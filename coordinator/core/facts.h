@@ -207,8 +207,10 @@ struct VersionPublished {
                          const VersionPublished&) = default;
 };
 
+// `version` numbers the copies of theta: ThetaVersion (state.h).
 struct EvalOpened {
   uint64_t version = 0;
+  std::vector<uint64_t> versions;  // By fragment; empty when there is one.
   struct Slice {
     std::string worker;
     uint64_t first_window = 0;
@@ -295,10 +297,11 @@ struct LineageStarted {
     Digest digest;
     FileRef theta_image;
     FileRef momentum_image;
+    uint64_t folded_tokens = 0;  // Into this fragment; unused when it is alone.
     friend bool operator==(const Fragment&, const Fragment&) = default;
   };
   std::vector<Fragment> fragments;
-  uint64_t folded_tokens = 0;
+  uint64_t folded_tokens = 0;  // Of the run.
   std::string reason;
   friend bool operator==(const LineageStarted&,
                          const LineageStarted&) = default;

@@ -68,7 +68,8 @@ struct JoinEvent {
 struct BeatEvent {
   std::string worker;
   double step_seconds = 0;
-  std::optional<WindowReport> window = std::nullopt;
+  std::optional<WindowReport> window = std::nullopt;  // Of fragment 0.
+  std::vector<WindowReport> others = {};              // Of the other fragments.
 };
 // What a worker that starts cold found of the version that it holds; no tokens:
 // it found nothing to compare with. One that is refused has left, and its
@@ -219,12 +220,14 @@ struct LeaseView {
   Lease lease;
   absl::Duration deadline_left;
   bool delivered = false;
+  bool last = false;  // No round of the fragment is expected to follow.
 };
 struct EvalView {
   uint64_t version = 0;
   uint32_t slice = 0;
   uint64_t first_window = 0;
   uint64_t windows = 0;
+  std::vector<uint64_t> versions = {};  // By fragment; empty: there is one.
 };
 enum class RunPhase { kWaiting, kRunning, kPaused, kFinished };
 struct WorkerView {
@@ -253,7 +256,7 @@ const char* StandingOf(const Policy& policy, const State& state,
                        const Soft& soft, const std::string& worker,
                        Instant now);
 
-// H of a round, before trimming to the tokens left.
+// H of a round.
 uint32_t IntervalOfRound(const Policy& policy, uint64_t round);
 
 }  // namespace diloco

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/fragments.h"
+#include "coordinator/core/evolve_round.h"
 #include "coordinator/core/soft.h"
 
 namespace diloco {
@@ -14,23 +16,28 @@ double ProgressOf(const Policy& policy, uint64_t tokens) {
                            static_cast<double>(policy.train_tokens));
 }
 
-// Of the run once the round is folded, without what comes late.
-uint64_t TokensExpected(const State& state, const OpenRound& open) {
-  uint64_t tokens = state.folded_tokens;
-  for (const auto& [name, lease] : open.leases) {
-    if (open.late.count(name) == 0) tokens += lease.tokens;
+// Of the fragment once its open round is folded, without what comes late.
+uint64_t TokensExpected(const FragmentState& of) {
+  uint64_t tokens = of.folded_tokens;
+  for (const auto& [name, lease] : of.open->leases) {
+    if (of.open->late.count(name) == 0) tokens += lease.tokens;
   }
   return tokens;
 }
 
-Lease LeaseOf(const Policy& policy, const State& state, const Seat& seat) {
+WindowState WindowOf(const FragmentState& of, const std::string& worker) {
+  const auto found = of.windows.find(worker);
+  return found == of.windows.end() ? WindowState{} : found->second;
+}
+
+Lease LeaseOf(const Policy& policy, const FragmentState& of, const Seat& seat) {
   const uint64_t per_step = std::max<uint64_t>(1, policy.batch_tokens);
   Lease lease;
   lease.worker = seat.worker;
   lease.steps = seat.steps;
   lease.window_steps = seat.window_steps;
   if (policy.late == LatePolicy::kCarry) {
-    lease.carried_tokens = state.workers.at(seat.worker).carried_tokens;
+    lease.carried_tokens = WindowOf(of, seat.worker).carried_tokens;
   }
   if (seat.window_steps > 0) {
     // Its leases overlap, their sum says too much: a window is handed in as
@@ -43,29 +50,30 @@ Lease LeaseOf(const Policy& policy, const State& state, const Seat& seat) {
   return lease;
 }
 
-// Up to where the run is expected to be at the end of the round. Never back:
-// what a worker has crossed already shortens its next window's stretch of the
-// schedule.
-void SetProgress(const Policy& policy, const State& state, uint64_t expected,
-                 Lease& lease) {
-  lease.progress = std::min(
-      1.0, std::max({ProgressOf(policy, state.folded_tokens),
-                     state.settings.progress_floor,
-                     state.workers.at(lease.worker).progress_reached}));
+// Up to where the fragment is expected to be at the end of the round. Never
+// back: what a worker has crossed already shortens its next window's stretch of
+// the schedule.
+void SetProgress(const Policy& policy, const State& state,
+                 const FragmentState& of, uint64_t expected, Lease& lease) {
+  lease.progress =
+      std::min(1.0, std::max({ProgressOf(policy, of.folded_tokens),
+                              state.settings.progress_floor,
+                              WindowOf(of, lease.worker).progress_reached}));
   lease.progress_step =
       std::max(0.0, ProgressOf(policy, expected) - lease.progress) /
       lease.steps;
 }
 
-// `expected`: tokens of the run at the end of the round, without these leases.
+// `expected`: tokens at the end of the round, without these leases.
 std::vector<Lease> LeasesOf(const Policy& policy, const State& state,
+                            const FragmentState& of,
                             const std::vector<Seat>& seats, uint64_t expected) {
   std::vector<Lease> leases;
   for (const Seat& seat : seats) {
-    leases.push_back(LeaseOf(policy, state, seat));
+    leases.push_back(LeaseOf(policy, of, seat));
     expected += leases.back().tokens;
   }
-  for (Lease& lease : leases) SetProgress(policy, state, expected, lease);
+  for (Lease& lease : leases) SetProgress(policy, state, of, expected, lease);
   return leases;
 }
 
@@ -89,23 +97,44 @@ std::vector<std::string> Undelivered(const State& state, const OpenRound& open,
 // As its newest beat says: it downloads theta.
 bool HoldsNothing(const Soft& soft, const std::string& worker) {
   const auto found = soft.workers.find(worker);
-  return found != soft.workers.end() && found->second.window.has_value() &&
-         !found->second.window->digest.has_value();
+  return found != soft.workers.end() &&
+         std::any_of(found->second.windows.begin(), found->second.windows.end(),
+                     [](const auto& window) {
+                       return !window.second.digest.has_value();
+                     });
+}
+
+// Rounds are numbered alike in all fragments. When the first one's last window
+// ends, the others are in the midst of the next, and hand in what there is.
+uint64_t LastRoundAtStop(const State& state, uint32_t fragment) {
+  return *state.stop_after_round + (fragment > 0 ? 1 : 0);
 }
 
 }  // namespace
 
-uint32_t RoundSteps(const Policy& policy, const State& state, uint64_t round,
-                    uint64_t workers) {
-  const uint64_t interval = IntervalOfRound(policy, round);
-  const uint64_t left = policy.train_tokens > state.folded_tokens
-                            ? policy.train_tokens - state.folded_tokens
-                            : 0;
+uint32_t StepsOfRound(const Policy& policy, const State& state,
+                      uint32_t fragment, uint64_t round) {
+  const uint32_t interval = IntervalOfRound(policy, round);
+  const auto fragments = static_cast<uint32_t>(state.fragments.size());
+  if (fragments == 1) return interval;
+  const uint32_t first = FirstDueStep(fragment, fragments, interval);
+  if (round == state.fragments[fragment].first_round) return first;
+  const bool beyond =
+      state.stop_after_round.has_value() && round > *state.stop_after_round;
+  return beyond && first < interval ? interval - first : interval;
+}
+
+uint32_t RoundSteps(const Policy& policy, const State& state, uint32_t fragment,
+                    uint64_t round, uint64_t workers) {
+  const uint64_t steps = StepsOfRound(policy, state, fragment, round);
+  const uint64_t folded = state.fragments[fragment].folded_tokens;
+  const uint64_t left =
+      policy.train_tokens > folded ? policy.train_tokens - folded : 0;
   const uint64_t per_step = std::max<uint64_t>(
       1, workers * std::max<uint64_t>(1, policy.batch_tokens));
   const uint64_t needed = left / per_step + (left % per_step != 0 ? 1 : 0);
   return static_cast<uint32_t>(
-      std::clamp<uint64_t>(needed, 1, std::max<uint64_t>(1, interval)));
+      std::clamp<uint64_t>(needed, 1, std::max<uint64_t>(1, steps)));
 }
 
 uint32_t IntervalOfRound(const Policy& policy, uint64_t round) {
@@ -115,10 +144,21 @@ uint32_t IntervalOfRound(const Policy& policy, uint64_t round) {
   return std::max<uint32_t>(1, policy.interval);
 }
 
-bool RoundsOver(const Policy& policy, const State& state, uint32_t fragment) {
-  if (state.finished || state.folded_tokens >= policy.train_tokens) return true;
+bool StopsWith(const State& state, uint32_t fragment, uint64_t round) {
   return state.stop_after_round.has_value() &&
-         state.fragments[fragment].last_round >= *state.stop_after_round;
+         round >= LastRoundAtStop(state, fragment);
+}
+
+bool IsLastRound(const Policy& policy, const State& state, uint32_t fragment) {
+  const FragmentState& of = state.fragments[fragment];
+  return StopsWith(state, fragment, of.open->round) ||
+         TokensExpected(of) >= policy.train_tokens;
+}
+
+bool RoundsOver(const Policy& policy, const State& state, uint32_t fragment) {
+  const FragmentState& of = state.fragments[fragment];
+  return state.finished || of.folded_tokens >= policy.train_tokens ||
+         StopsWith(state, fragment, of.last_round);
 }
 
 bool AllRoundsDone(const Policy& policy, const State& state) {
@@ -189,24 +229,28 @@ Eligibility WhoIsEligible(const Policy& policy, const State& state,
 }
 
 std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
+                              uint32_t fragment,
                               const std::vector<Seat>& seats) {
-  return LeasesOf(policy, state, seats, state.folded_tokens);
+  const FragmentState& of = state.fragments[fragment];
+  return LeasesOf(policy, state, of, seats, of.folded_tokens);
 }
 
 std::vector<Lease> MoreLeases(const Policy& policy, const State& state,
-                              const std::vector<std::string>& workers,
-                              const OpenRound& open) {
-  const uint32_t steps = RoundSteps(policy, state, open.round,
-                                    workers.size() + open.leases.size());
+                              uint32_t fragment,
+                              const std::vector<std::string>& workers) {
+  const FragmentState& of = state.fragments[fragment];
+  const uint32_t steps = RoundSteps(policy, state, fragment, of.open->round,
+                                    workers.size() + of.open->leases.size());
   std::vector<Seat> seats;
   for (const std::string& name : workers) seats.push_back({name, steps});
-  return LeasesOf(policy, state, seats, TokensExpected(state, open));
+  return LeasesOf(policy, state, of, seats, TokensExpected(of));
 }
 
-Lease LateLease(const Policy& policy, const State& state, const Seat& seat,
-                const OpenRound& open) {
-  Lease lease = LeaseOf(policy, state, seat);
-  SetProgress(policy, state, TokensExpected(state, open), lease);
+Lease LateLease(const Policy& policy, const State& state, uint32_t fragment,
+                const Seat& seat) {
+  const FragmentState& of = state.fragments[fragment];
+  Lease lease = LeaseOf(policy, of, seat);
+  SetProgress(policy, state, of, TokensExpected(of), lease);
   return lease;
 }
 
@@ -221,6 +265,11 @@ std::string WhyNoRound(const Policy& policy, const State& state,
                         state.pause_reason);
   }
   if (!soft.no_room.empty()) return soft.no_room;
+  if (state.settings.in_force != state.settings.accepted &&
+      !NoRoundOpen(state)) {
+    return "the settings were changed: waiting for the rounds that opened "
+           "under the former ones";
+  }
   const Eligibility eligibility = WhoIsEligible(policy, state, soft, now);
   const uint64_t needed =
       state.started ? 1 : std::max<uint64_t>(1, policy.wait_for);
@@ -241,6 +290,13 @@ std::vector<std::string> WaitedFor(const State& state, const OpenRound& open) {
 std::vector<std::string> LateWorkers(const State& state,
                                      const OpenRound& open) {
   return Undelivered(state, open, /*late=*/true);
+}
+
+std::string RoundName(const State& state, uint32_t fragment, uint64_t round) {
+  return absl::StrCat("round ", round,
+                      state.fragments.size() < 2
+                          ? ""
+                          : absl::StrCat(" of fragment ", fragment));
 }
 
 std::string NameList(const std::vector<std::string>& names) {

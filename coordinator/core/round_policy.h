@@ -31,22 +31,32 @@ struct Eligibility {
 Eligibility WhoIsEligible(const Policy& policy, const State& state,
                           const Soft& soft, Instant now);
 
-// Steps of each of `workers` workers: the interval, or fewer so that the run
-// ends at train_tokens.
-uint32_t RoundSteps(const Policy& policy, const State& state, uint64_t round,
-                    uint64_t workers);
+// Steps of a round's windows, before trimming to the tokens left: the
+// interval. The first window of a fragment ends at the fragment's offset, so
+// that they are due one after the other; at a stop one more ends them together.
+uint32_t StepsOfRound(const Policy& policy, const State& state,
+                      uint32_t fragment, uint64_t round);
+// Steps of each of `workers` workers: those, or fewer so that the run ends at
+// train_tokens.
+uint32_t RoundSteps(const Policy& policy, const State& state, uint32_t fragment,
+                    uint64_t round, uint64_t workers);
+// The run is stopped with this round of the fragment.
+bool StopsWith(const State& state, uint32_t fragment, uint64_t round);
+// No round of the fragment follows its open one, if all goes as expected.
+bool IsLastRound(const Policy& policy, const State& state, uint32_t fragment);
 
 // The leases of a round that opens.
 std::vector<Lease> MakeLeases(const Policy& policy, const State& state,
+                              uint32_t fragment,
                               const std::vector<Seat>& seats);
-// Whole windows for `workers`, beside the leases that the round has.
+// Whole windows for `workers`, beside the leases that the open round has.
 std::vector<Lease> MoreLeases(const Policy& policy, const State& state,
-                              const std::vector<std::string>& workers,
-                              const OpenRound& open);
-// A lease that the round does not wait for: nothing is expected of it, and it
-// crosses the same stretch of the schedule as the others.
-Lease LateLease(const Policy& policy, const State& state, const Seat& seat,
-                const OpenRound& open);
+                              uint32_t fragment,
+                              const std::vector<std::string>& workers);
+// A lease that the open round does not wait for: nothing is expected of it, and
+// it crosses the same stretch of the schedule as the others.
+Lease LateLease(const Policy& policy, const State& state, uint32_t fragment,
+                const Seat& seat);
 
 // Why no round opens although none is open; empty when one could open now.
 std::string WhyNoRound(const Policy& policy, const State& state,
@@ -60,6 +70,8 @@ std::vector<std::string> LateWorkers(const State& state, const OpenRound& open);
 // A slice of the newest version whose loss is known, for probes.
 std::optional<EvalView> ProbeSlice(const State& state);
 
+// "round 5", or "round 5 of fragment 2" when there are several.
+std::string RoundName(const State& state, uint32_t fragment, uint64_t round);
 // "a, b and c"; "nobody" when empty.
 std::string NameList(const std::vector<std::string>& names);
 // Whole seconds of silence of a worker: "a (silent for 12 s)".

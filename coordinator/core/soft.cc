@@ -32,8 +32,11 @@ struct Hear {
     Soft::Worker& worker = From(event.worker);
     Measure(event.step_seconds, worker.step_seconds);
     if (!event.window.has_value()) return;
-    worker.window = event.window;
-    worker.window_at = now;
+    worker.windows = {{event.window->fragment, *event.window}};
+    for (const WindowReport& other : event.others) {
+      worker.windows[other.fragment] = other;
+    }
+    worker.windows_at = now;
   }
   void operator()(const ProbeEvent& event) { From(event.worker).probed = true; }
   void operator()(const UpdateVerifiedEvent& event) {
@@ -70,7 +73,7 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
     Soft::Worker& worker = soft.workers[joined->worker];
     worker.session_used = false;
     worker.probed = false;
-    worker.window.reset();
+    worker.windows.clear();
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     MutableRound(soft, opened->fragment) = Soft::Round{now, now};
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
@@ -89,7 +92,7 @@ void StandStill(Soft& soft, absl::Duration stall) {
   }
   for (auto& [name, worker] : soft.workers) {
     if (worker.last_heard.has_value()) *worker.last_heard += stall;
-    worker.window_at += stall;
+    worker.windows_at += stall;
   }
 }
 

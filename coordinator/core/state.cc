@@ -76,7 +76,7 @@ struct Apply {
     }
     worker.peer = fact.peer;
     worker.refusal.clear();
-    if (fact.fresh) ForgetCarried(fact.worker, worker);
+    if (fact.fresh) ForgetCarried(fact.worker);
     return absl::OkStatus();
   }
 
@@ -164,6 +164,7 @@ struct Apply {
       added.first_window = slice.first_window;
       added.windows = slice.windows;
     }
+    eval.versions = fact.versions;
     state.evaluated_until = fact.version;
     return absl::OkStatus();
   }
@@ -215,7 +216,10 @@ struct Apply {
   absl::Status operator()(const PauseChanged& fact) {
     state.paused = fact.paused;
     state.pause_reason = fact.paused ? fact.reason : "";
-    if (!fact.paused && state.guard.alarmed) state.guard = GuardState{};
+    if (!fact.paused && state.guard.alarmed) {
+      state.guard = GuardState{};
+      for (FragmentState& fragment : state.fragments) fragment.norms.clear();
+    }
     state.guard.alarmed = fact.paused && fact.guard;
     return absl::OkStatus();
   }
@@ -254,9 +258,11 @@ struct Apply {
       applied = true;
     }
     if (applied) ++settings.applied;
-    for (const auto& [name, worker] : state.workers) {
-      settings.progress_floor =
-          std::max(settings.progress_floor, worker.progress_reached);
+    for (const FragmentState& fragment : state.fragments) {
+      for (const auto& [name, window] : fragment.windows) {
+        settings.progress_floor =
+            std::max(settings.progress_floor, window.progress_reached);
+      }
     }
     settings.revision = fact.revision;
     settings.former.push_back(state.settings_digest);
@@ -300,16 +306,20 @@ struct Apply {
       const uint64_t last_round = fragment.last_round;  // Keys stay unique.
       fragment = FragmentState{};
       fragment.last_round = last_round;
+      fragment.first_round = last_round + 1;
+      fragment.folded_tokens = fact.fragments.size() == 1
+                                   ? fact.folded_tokens
+                                   : fact.fragments[f].folded_tokens;
       fragment.version = fact.fragments[f].version;
       fragment.digest = fact.fragments[f].digest;
     }
-    state.folded_tokens = fact.folded_tokens;
+    state.folded_tokens = MeanFoldedTokens(state);
     state.started = false;  // All have left: join.wait_for counts again.
     state.finished = false;
     state.finish_reason.clear();
     state.stop_after_round.reset();
     state.stop_reason.clear();
-    const uint64_t version = fact.fragments[0].version;
+    const uint64_t version = ThetaVersion(state);
     state.eval.reset();
     if (state.last_eval.has_value() && state.last_eval->version > version) {
       state.last_eval.reset();
@@ -320,7 +330,6 @@ struct Apply {
     for (auto& [name, worker] : state.workers) StartAfresh(worker);
     state.settings.progress_floor = 0;
     state.guard.lowest.reset();
-    state.guard.norms.clear();
     ApplyWaitingSettings(state);
     return absl::OkStatus();
   }
@@ -336,8 +345,6 @@ struct Apply {
     worker.attempt.clear();
     worker.refusal.clear();
     worker.draining = false;
-    worker.carried_tokens = 0;
-    worker.progress_reached = 0;
   }
 
   bool IsNeeded(const std::string& name) const {
@@ -376,15 +383,17 @@ struct Apply {
     for (FragmentState& fragment : state.fragments) {
       fragment.last_committed.erase(longest->first);
       fragment.last_refused.erase(longest->first);
+      fragment.windows.erase(longest->first);
     }
     state.workers.erase(longest);
   }
 
   // The carried tokens were trained into values that are gone, unless they
   // came with an update already.
-  void ForgetCarried(const std::string& name, WorkerState& worker) {
-    worker.carried_tokens = 0;
+  void ForgetCarried(const std::string& name) {
     for (FragmentState& fragment : state.fragments) {
+      const auto window = fragment.windows.find(name);
+      if (window != fragment.windows.end()) window->second.carried_tokens = 0;
       if (!fragment.open.has_value() ||
           fragment.open->committed.count(name) != 0) {
         continue;
@@ -422,6 +431,23 @@ const char* MembershipName(Membership membership) {
       return "evicted";
   }
   return "unknown";
+}
+
+uint64_t ThetaVersion(const State& state) {
+  uint64_t version = 0;
+  for (const FragmentState& fragment : state.fragments) {
+    version += fragment.version;
+  }
+  return version;
+}
+
+std::vector<uint64_t> ThetaVersions(const State& state) {
+  std::vector<uint64_t> versions;
+  if (state.fragments.size() < 2) return versions;
+  for (const FragmentState& fragment : state.fragments) {
+    versions.push_back(fragment.version);
+  }
+  return versions;
 }
 
 absl::Status Evolve(State& state, const Fact& fact) {

@@ -43,13 +43,10 @@ struct WorkerState {
   std::string peer;
   bool draining = false;
   std::string refusal;  // Why its newest session was refused, once it was.
-  uint64_t rounds_folded = 0;
-  uint64_t tokens_folded = 0;
-  // Tokens of leases whose round closed without this worker since it was last
-  // folded; under `late: carry` they extend its next lease.
-  uint64_t carried_tokens = 0;
-  double progress_reached = 0;  // End of its last window: never goes back.
-  uint64_t departed_at = 0;     // State::revision when it left or was lost.
+  uint64_t rounds_folded = 0;    // Of all fragments.
+  uint64_t fragment_tokens = 0;  // Folded, summed over the fragments.
+  uint64_t tokens_folded = 0;    // Their mean over the fragments.
+  uint64_t departed_at = 0;      // State::revision when it left or was lost.
 
   friend bool operator==(const WorkerState&, const WorkerState&) = default;
 };
@@ -74,10 +71,24 @@ struct OpenRound {
   friend bool operator==(const OpenRound&, const OpenRound&) = default;
 };
 
+// Of a worker in one fragment.
+struct WindowState {
+  // Tokens of leases whose round closed without this worker since it was last
+  // folded; under `late: carry` they extend its next lease.
+  uint64_t carried_tokens = 0;
+  double progress_reached = 0;  // End of its last window: never goes back.
+
+  friend bool operator==(const WindowState&, const WindowState&) = default;
+};
+
 struct FragmentState {
   uint64_t version = 0;
   Digest digest;
-  uint64_t last_round = 0;  // Highest round number used; 0 before the first.
+  uint64_t last_round = 0;   // Highest round number used; 0 before the first.
+  uint64_t first_round = 1;  // Of this lineage: its window ends at the offset.
+  uint64_t folded_tokens = 0;
+  std::map<std::string, WindowState> windows;  // By worker.
+  std::vector<double> norms;  // Of the updates folded last, newest last.
   std::optional<OpenRound> open;
   // Closed, not yet published: the fold is pending.
   std::optional<RoundClosed> folding;
@@ -100,6 +111,7 @@ struct EvalSlice {
 
 struct EvalState {
   uint64_t version = 0;
+  std::vector<uint64_t> versions;  // By fragment; empty when there is one.
   std::vector<EvalSlice> slices;
 
   friend bool operator==(const EvalState&, const EvalState&) = default;
@@ -139,7 +151,6 @@ struct GuardState {
     friend bool operator==(const Lowest&, const Lowest&) = default;
   };
   std::optional<Lowest> lowest;  // Complete evaluation so far.
-  std::vector<double> norms;     // Of the updates folded last, newest last.
   bool alarmed = false;          // The pause is the guard's.
 
   friend bool operator==(const GuardState&, const GuardState&) = default;
@@ -159,6 +170,8 @@ struct State {
   uint64_t revision = 0;
   std::map<std::string, WorkerState> workers;
   std::vector<FragmentState> fragments;
+  // A token trains every fragment and is folded once into each: the mean over
+  // the fragments.
   uint64_t folded_tokens = 0;
   bool started = false;  // The first round has opened.
   bool paused = false;
@@ -175,6 +188,13 @@ struct State {
   friend bool operator==(const State&, const State&) = default;
 };
 
+// Numbers the copies of theta that there were: it grows by one with each
+// version that a fragment publishes. Of one fragment it is the version.
+uint64_t ThetaVersion(const State& state);
+// The versions by fragment that theta consists of; empty when there is one
+// fragment, whose version says it all.
+std::vector<uint64_t> ThetaVersions(const State& state);
+
 // Applies one fact. Facts come from Decide or from the journal; an impossible
 // one is a bug or a damaged journal: INVALID_ARGUMENT, state unchanged.
 absl::Status Evolve(State& state, const Fact& fact);
@@ -185,8 +205,9 @@ struct WindowReport {
   uint32_t leased_steps = 0;  // Done of that lease.
   uint32_t steps = 0;         // Not handed in yet, carried ones included.
   uint64_t tokens = 0;        // Of those.
-  uint64_t version = 0;       // Of its copy of theta, and its digest.
+  uint64_t version = 0;       // Of its copy of the fragment, and its digest.
   std::optional<Digest> digest;
+  uint32_t fragment = 0;
 };
 
 // Never durable: instants and measured rates.
@@ -198,9 +219,9 @@ struct Soft {
     double upload_seconds = 0;  // Of its last update; 0: not measured yet.
     // A call came under the newest session, so its Join's reply was not lost.
     bool session_used = false;
-    bool probed = false;  // In that session.
-    std::optional<WindowReport> window;
-    Instant window_at;  // When `window` came.
+    bool probed = false;                       // In that session.
+    std::map<uint32_t, WindowReport> windows;  // By fragment.
+    Instant windows_at;                        // When they came.
   };
   struct Round {
     Instant started_at;     // Opening or restart.

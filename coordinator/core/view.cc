@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/machine.h"
 #include "coordinator/core/round_policy.h"
@@ -26,16 +27,19 @@ void ShowFragment(const Policy& policy, const State& state, const Soft& soft,
   const FragmentState& of = state.fragments[fragment];
   if (of.folding.has_value()) {
     Note(view.notice,
-         absl::StrCat("round ", of.folding->round, " is being folded"));
+         absl::StrCat(RoundName(state, fragment, of.folding->round),
+                      " is being folded"));
     return;
   }
   if (!of.open.has_value()) {
-    Note(view.notice, WhyNoRound(policy, state, soft, fragment, now));
+    const std::string why = WhyNoRound(policy, state, soft, fragment, now);
+    // Mostly the same for all fragments.
+    if (!absl::StrContains(view.notice, why)) Note(view.notice, why);
     return;
   }
   const std::vector<std::string> waited = WaitedFor(state, *of.open);
   Note(view.notice,
-       absl::StrCat("round ", of.open->round, " waits for ",
+       absl::StrCat(RoundName(state, fragment, of.open->round), " waits for ",
                     waited.empty() ? "more workers" : NameList(waited)));
   const auto refused = of.open->refused.find(worker);
   if (refused != of.open->refused.end()) {
@@ -55,6 +59,7 @@ void ShowFragment(const Policy& policy, const State& state, const Soft& soft,
       std::max(absl::ZeroDuration(), RoundTimes(soft, fragment).deadline_from +
                                          of.open->deadline - now);
   shown.delivered = of.open->committed.count(worker) != 0;
+  shown.last = IsLastRound(policy, state, fragment);
 }
 
 }  // namespace
@@ -93,8 +98,8 @@ WorkerView ViewFor(const Policy& policy, const State& state, const Soft& soft,
     for (uint32_t i = 0; i < state.eval->slices.size(); ++i) {
       const EvalSlice& slice = state.eval->slices[i];
       if (slice.worker != worker || slice.loss_sum.has_value()) continue;
-      view.evals.push_back(
-          {state.eval->version, i, slice.first_window, slice.windows});
+      view.evals.push_back({state.eval->version, i, slice.first_window,
+                            slice.windows, state.eval->versions});
     }
   }
   return view;

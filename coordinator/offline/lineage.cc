@@ -87,23 +87,26 @@ absl::StatusOr<LineageStarted> RollBack(FileSystem* fs,
                    RunArchive::Read(fs, state_dir));
   LineageStarted fact;
   fact.lineage = lineage;
-  for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
+  const std::vector<uint64_t> versions = archive->VersionsAt(version);
+  for (uint32_t f = 0; f < versions.size(); ++f) {
     ASSIGN_OR_RETURN(const FragmentValues values,
-                     ValuesAt(*archive, f, version));
+                     ValuesAt(*archive, f, versions[f]));
     LineageStarted::Fragment& begin = fact.fragments.emplace_back();
-    begin.version = version;
-    begin.digest = *archive->DigestOf(f, version);
+    begin.version = versions[f];
+    begin.digest = *archive->DigestOf(f, versions[f]);
     // Anew, even where there is one: the version's own may be the one that is
     // damaged.
     ASSIGN_OR_RETURN(const Image image,
-                     WriteImageFiles(fs, state_dir, f, version, values));
+                     WriteImageFiles(fs, state_dir, f, versions[f], values));
     begin.theta_image = image.theta;
     begin.momentum_image = image.momentum;
+    begin.folded_tokens = archive->FoldedTokensAt(f, versions[f]);
+    fact.folded_tokens += begin.folded_tokens;
   }
-  fact.folded_tokens = archive->FoldedTokensAt(0, version);
-  fact.reason = absl::StrCat("rolled back from version ",
-                             archive->state().fragments[0].version,
-                             Dropped(archive->state()));
+  fact.folded_tokens /= versions.size();
+  fact.reason =
+      absl::StrCat("rolled back from version ", ThetaVersion(archive->state()),
+                   Dropped(archive->state()));
   RETURN_IF_ERROR(AppendToJournal(fs, state_dir, fact));
   return fact;
 }
@@ -131,6 +134,7 @@ absl::StatusOr<LineageStarted> RestoreBackup(
       begin.digest = *archive->DigestOf(f, version);
       begin.theta_image = archive->FilesOf(f, version).theta_image;
       begin.momentum_image = archive->FilesOf(f, version).momentum_image;
+      begin.folded_tokens = archive->state().fragments[f].folded_tokens;
     }
     fact.folded_tokens = archive->state().folded_tokens;
     fact.reason =
@@ -175,13 +179,14 @@ absl::StatusOr<RunCreated> Fork(FileSystem* fs, const std::string& state_dir,
   RemoveLeftBeside(fs, out);
   const std::string partial = NewNameBeside(fs, out);
   const auto write = [&]() -> absl::Status {
-    for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
+    const std::vector<uint64_t> versions = archive->VersionsAt(version);
+    for (uint32_t f = 0; f < versions.size(); ++f) {
       ASSIGN_OR_RETURN(const FragmentValues values,
-                       ValuesAt(*archive, f, version));
+                       ValuesAt(*archive, f, versions[f]));
       ASSIGN_OR_RETURN(const Image image,
                        WriteImageFiles(fs, partial, f, 0, values));
       created.fragments.push_back(
-          {*archive->DigestOf(f, version), image.theta, image.momentum});
+          {*archive->DigestOf(f, versions[f]), image.theta, image.momentum});
     }
     RETURN_IF_ERROR(WriteFileAtomic(fs, JoinPath(partial, kSettingsFile),
                                     target.settings_text));

@@ -51,6 +51,14 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
   ASSIGN_OR_RETURN(const Fact fact, DecodeFact(record.type, record.payload));
   RETURN_IF_ERROR(Evolve(state_, fact));
   versions_.Learn(fact);
+  // A lineage that goes back drops what came later.
+  versions_at_.erase(versions_at_.upper_bound(ThetaVersion(state_)),
+                     versions_at_.end());
+  std::vector<uint64_t>& versions = versions_at_[ThetaVersion(state_)];
+  versions.clear();
+  for (const FragmentState& fragment : state_.fragments) {
+    versions.push_back(fragment.version);
+  }
   // Evolve has checked that each belongs to a round that is open or folding.
   if (const auto* created = std::get_if<RunCreated>(&fact)) {
     created_ = *created;
@@ -84,7 +92,7 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
         published->digest,
         {published->blob, published->theta_image, published->momentum_image},
         by_round_[{published->fragment, published->round}],
-        published->folded_tokens};
+        state_.fragments[published->fragment].folded_tokens};
   } else if (const auto* lineage = std::get_if<LineageStarted>(&fact)) {
     for (uint32_t f = 0; f < lineage->fragments.size(); ++f) {
       const LineageStarted::Fragment& begin = lineage->fragments[f];
@@ -124,6 +132,24 @@ std::optional<Digest> RunArchive::DigestOf(uint32_t fragment,
   const Version* const found = FindVersion(fragment, version);
   if (found == nullptr) return std::nullopt;
   return found->digest;
+}
+
+std::vector<uint64_t> RunArchive::VersionsAt(uint64_t theta_version) const {
+  const auto found = versions_at_.find(theta_version);
+  return found != versions_at_.end()
+             ? found->second
+             : std::vector<uint64_t>(state_.fragments.size(), theta_version);
+}
+
+absl::StatusOr<std::vector<uint64_t>> RunArchive::VersionsWith(
+    uint32_t fragment, uint64_t version) const {
+  for (const auto& [theta_version, versions] : versions_at_) {
+    if (fragment < versions.size() && versions[fragment] == version) {
+      return versions;
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("version ", version, " of fragment ",
+                                          fragment, " is not in ", dir_));
 }
 
 uint64_t RunArchive::FoldedTokensAt(uint32_t fragment, uint64_t version) const {

@@ -61,7 +61,13 @@ class RunArchive {
   const RoundRecord* RoundOfVersion(uint32_t fragment, uint64_t version) const;
   // Digest of theta at a version; absent for an unknown one.
   std::optional<Digest> DigestOf(uint32_t fragment, uint64_t version) const;
-  // Of the run, when the version was published.
+  // The versions by fragment of a copy of theta (ThetaVersion in state.h);
+  // those that many of each, which nobody has, for an unknown one.
+  std::vector<uint64_t> VersionsAt(uint64_t theta_version) const;
+  // Those of the copy of theta that a version of a fragment began with.
+  absl::StatusOr<std::vector<uint64_t>> VersionsWith(uint32_t fragment,
+                                                     uint64_t version) const;
+  // Into the fragment, when the version was published.
   uint64_t FoldedTokensAt(uint32_t fragment, uint64_t version) const;
   // The files of a version as recorded; empty ones where there is none.
   struct Files {
@@ -95,6 +101,7 @@ class RunArchive {
   };
   const Version* FindVersion(uint32_t fragment, uint64_t version) const;
 
+  std::map<uint64_t, std::vector<uint64_t>> versions_at_;
   std::map<Key, size_t> by_round_;     // Indices into rounds_.
   std::map<Key, Version> by_version_;  // Of the newest lineage.
   VersionStore versions_;

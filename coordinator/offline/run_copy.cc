@@ -76,7 +76,7 @@ absl::StatusOr<RunCopy> CopyFiles(FileSystem* fs, const std::string& state_dir,
   RETURN_IF_ERROR(copy.Sync());
   RunCopy result;
   result.records = archive->journal().records;
-  result.version = archive->state().fragments[0].version;
+  result.version = ThetaVersion(archive->state());
   result.files = copy.files();
   result.bytes = copy.bytes();
   result.damage = archive->journal().damage;

@@ -85,6 +85,8 @@ struct WorkerProgress {
   uint64_t version = 0;
   std::optional<Digest> digest;
   std::optional<ProbeEvent> probe;  // Its worker is the caller.
+  // The five above, for the fragments from 1 on.
+  std::vector<WindowReport> others;
 };
 
 struct ResolveOutcome {

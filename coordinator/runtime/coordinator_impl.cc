@@ -249,36 +249,15 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     if (!refusal.empty()) {
       return done(absl::FailedPreconditionError(refusal));
     }
-    if (progress.version > state.fragments[0].version) {
-      return done(Superseded(absl::StrCat(
-          "worker ", *worker, " holds version ", progress.version,
-          " of this lineage, the newest here is ", state.fragments[0].version,
-          ": an older copy of the state directory was put back")));
+    BeatEvent beat{*worker, progress.step_seconds};
+    beat.window = WindowReport{progress.round,        progress.window_step,
+                               progress.unsent_steps, progress.unsent_tokens,
+                               progress.version,      progress.digest};
+    beat.others = progress.others;
+    if (const absl::Status held = CheckHeld(beat); !held.ok()) {
+      return done(held);
     }
-    const BeatEvent beat{
-        *worker, progress.step_seconds,
-        WindowReport{progress.round, progress.window_step,
-                     progress.unsent_steps, progress.unsent_tokens,
-                     progress.version, progress.digest}};
     HearEvent(sequencer_->soft(), beat, options_.clock->Now());
-    // The copy it holds, against what was published.
-    if (progress.digest.has_value() &&
-        progress.version == state.fragments[0].version &&
-        *progress.digest != state.fragments[0].digest) {
-      std::string& alarm = digest_alarms_[*worker];
-      const std::string now =
-          absl::StrCat(progress.version, progress.digest->Short());
-      if (alarm != now) {
-        alarm = now;
-        metrics_.digest_mismatches->Increment();
-        DILOCO_LOG(ERROR) << "digest differs run=" << state.run
-                          << " worker=" << *worker
-                          << " version=" << progress.version
-                          << " worker_digest=" << progress.digest->Short()
-                          << " published=" << state.fragments[0].digest.Short()
-                          << " hint=\"the worker downloads theta afresh\"";
-      }
-    }
     progress_[*worker] = progress;
     const Membership membership = state.workers.at(*worker).membership;
     if (membership == Membership::kActive) {
@@ -292,6 +271,49 @@ void CoordinatorImpl::Beat(std::string session, Fencing fencing,
     }
     done(state.revision);
   });
+}
+
+// The copies of fragments that a worker holds, against what was published.
+absl::Status CoordinatorImpl::CheckHeld(const BeatEvent& beat) {
+  const State& state = sequencer_->state();
+  std::vector<WindowReport> held = beat.others;
+  held.push_back(*beat.window);
+  for (const WindowReport& copy : held) {
+    if (copy.fragment >= state.fragments.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "worker ", beat.worker, " tells of fragment ", copy.fragment,
+          ", the run has ", state.fragments.size()));
+    }
+    const FragmentState& of = state.fragments[copy.fragment];
+    const std::string fragment =
+        state.fragments.size() < 2
+            ? ""
+            : absl::StrCat(" of fragment ", copy.fragment);
+    if (copy.version > of.version) {
+      return Superseded(absl::StrCat(
+          "worker ", beat.worker, " holds version ", copy.version, fragment,
+          " of this lineage, the newest here is ", of.version,
+          ": an older copy of the state directory was put back"));
+    }
+    if (!copy.digest.has_value() || copy.version != of.version ||
+        *copy.digest == of.digest) {
+      continue;
+    }
+    std::string& alarm = digest_alarms_[beat.worker];
+    const std::string now =
+        absl::StrCat(copy.version, fragment, copy.digest->Short());
+    if (alarm == now) continue;
+    alarm = now;
+    metrics_.digest_mismatches->Increment();
+    DILOCO_LOG(ERROR) << "digest differs run=" << state.run
+                      << " worker=" << beat.worker
+                      << " fragment=" << copy.fragment
+                      << " version=" << copy.version
+                      << " worker_digest=" << copy.digest->Short()
+                      << " published=" << of.digest.Short()
+                      << " hint=\"the worker downloads theta afresh\"";
+  }
+  return absl::OkStatus();
 }
 
 void CoordinatorImpl::TakeProbe(const std::string& worker, ProbeEvent probe,

@@ -149,6 +149,7 @@ class CoordinatorImpl final : public Coordinator {
   void StartFolds();
   ViewOutcome MakeView(const std::string& worker);
   // On the sequencer's thread.
+  absl::Status CheckHeld(const BeatEvent& beat);
   void TakeProbe(const std::string& worker, ProbeEvent probe,
                  Done<uint64_t> done);
   StatusReport MakeStatus() const;

@@ -136,7 +136,7 @@ void CoordinatorMetrics::Restore(const State& state) {
 
 void CoordinatorMetrics::SetState(const State& state) {
   round_->Set(static_cast<double>(state.fragments[0].last_round));
-  version_->Set(static_cast<double>(state.fragments[0].version));
+  version_->Set(static_cast<double>(ThetaVersion(state)));
   folded_tokens_->Set(static_cast<double>(state.folded_tokens));
   if (state.last_eval.has_value()) eval_loss_->Set(state.last_eval->loss);
   std::map<Membership, double> counts;

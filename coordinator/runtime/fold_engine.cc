@@ -141,9 +141,11 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
     if (known != fragment.max_abs.end()) fold_member.max_abs = known->second;
     members.push_back(fold_member);
   }
-  const bool with_image = recorded != nullptr
-                              ? recorded->theta_image.bytes > 0
-                              : version % options_.image_every == 0;
+  const bool with_image =
+      recorded != nullptr
+          ? recorded->theta_image.bytes > 0
+          // Never all fragments at once.
+          : version % options_.image_every == index % options_.image_every;
   ASSIGN_OR_RETURN(VersionStore::Pending pending,
                    options_.versions->Create(index, version, /*with_blob=*/true,
                                              with_image));

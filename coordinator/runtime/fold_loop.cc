@@ -173,12 +173,15 @@ std::string CoordinatorImpl::NoRoom() {
                            options_.keep_free_bytes, ", ", options_.state_dir,
                            " has ", free_bytes_, " free");
   }
-  // A round that is open has its room, or its uploads wait for it.
-  const bool between = std::none_of(
-      state.fragments.begin(), state.fragments.end(),
-      [](const FragmentState& fragment) {
-        return fragment.open.has_value() || fragment.folding.has_value();
-      });
+  // A round that is open has its room, or its uploads wait for it. Of several
+  // fragments one is always open.
+  const bool between =
+      state.fragments.size() > 1 ||
+      std::none_of(state.fragments.begin(), state.fragments.end(),
+                   [](const FragmentState& fragment) {
+                     return fragment.open.has_value() ||
+                            fragment.folding.has_value();
+                   });
   const bool alarm = between && !no_room.empty();
   const Instant now = options_.clock->Now();
   if (!alarm && uploads_.trouble().empty()) {

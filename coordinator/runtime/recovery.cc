@@ -273,7 +273,7 @@ absl::Status CoordinatorImpl::Recover() {
   fencing_ = {state.lineage, state.epoch, state.boot_nonce};
   past_lineages_ = state.past_lineages;
   DILOCO_LOG(INFO) << "recovered run=" << state.run << " epoch=" << state.epoch
-                   << " version=" << state.fragments[0].version
+                   << " version=" << ThetaVersion(state)
                    << " digest=" << state.fragments[0].digest.Short()
                    << " started_in="
                    << absl::FormatDuration(options_.clock->Now() - started_at_);

@@ -31,8 +31,9 @@ void Say(std::string& text, const std::string& key, const std::string& file,
 
 // Tokens that will be folded once the open round has closed.
 uint64_t TokensAtBoundary(const State& state) {
-  uint64_t tokens = state.folded_tokens;
+  uint64_t tokens = 0;
   for (const FragmentState& fragment : state.fragments) {
+    tokens += fragment.folded_tokens;
     if (fragment.open.has_value()) {
       for (const auto& [name, lease] : fragment.open->leases) {
         tokens += lease.tokens;
@@ -43,7 +44,7 @@ uint64_t TokensAtBoundary(const State& state) {
       tokens += member.tokens;
     }
   }
-  return tokens;
+  return tokens / std::max<uint64_t>(1, state.fragments.size());
 }
 
 }  // namespace
@@ -191,8 +192,10 @@ absl::StatusOr<SettingValues> Settings::PlanDecay(const State& state,
   }
   const uint64_t begin = TokensAtBoundary(state);
   double reached = state.settings.progress_floor;
-  for (const auto& [name, worker] : state.workers) {
-    reached = std::max(reached, worker.progress_reached);
+  for (const FragmentState& fragment : state.fragments) {
+    for (const auto& [name, window] : fragment.windows) {
+      reached = std::max(reached, window.progress_reached);
+    }
   }
   const double now =
       std::max(reached, static_cast<double>(begin) /

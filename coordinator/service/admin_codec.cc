@@ -167,6 +167,7 @@ void EncodeExport(const CoordinatorOptions& options, const StatusReport& status,
   for (size_t i = 0; i < fragments.size(); ++i) {
     v1::FragmentFiles* to = out->add_fragments();
     to->set_fragment(static_cast<uint32_t>(i));
+    to->set_version(fragments[i].version);
     for (const VersionStore::Step& step : fragments[i].steps) {
       EncodeStep(step, to->add_files());
     }
@@ -179,7 +180,13 @@ void EncodeExport(const CoordinatorOptions& options, const StatusReport& status,
     to->mutable_file()->set_digest(file.digest.ToBytes());
   }
   out->set_folded_tokens(status.folded_tokens);
-  if (!fragments.empty()) out->set_version(fragments.front().version);
+  uint64_t version = 0;
+  for (const ResolveOutcome& fragment : fragments) version += fragment.version;
+  out->set_version(version);
+  out->set_pattern(FragmentPatternName(options.settings.fragments.pattern));
+  for (const std::string& names : options.settings.fragments.names) {
+    out->add_fragment_names(names);
+  }
   out->set_layout_digest(options.settings.layout_digest.ToBytes());
   if (status.eval.has_value()) {
     EncodeEval(*status.eval, status.bytes_per_token, out->mutable_eval());

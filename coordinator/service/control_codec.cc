@@ -44,6 +44,7 @@ void EncodeEval(const EvalView& eval, const FileRef& shard, v1::EvalView* to) {
   to->set_shard_bytes(shard.bytes);
   to->set_first_window(eval.first_window);
   to->set_windows(eval.windows);
+  to->mutable_versions()->Add(eval.versions.begin(), eval.versions.end());
 }
 
 }  // namespace
@@ -123,6 +124,7 @@ void EncodeView(const ViewOutcome& view,
     to->set_deadline_ms(Milliseconds(lease.deadline_left));
     to->set_delivered(lease.delivered);
     to->set_window_steps(lease.lease.window_steps);
+    to->set_last(lease.last);
   }
   // Without a shard there is nothing to evaluate on.
   if (eval_shard.has_value()) {
@@ -164,6 +166,17 @@ absl::StatusOr<WorkerProgress> DecodeProgress(
   progress.version = report.version();
   ASSIGN_OR_RETURN(progress.digest,
                    DecodeOptionalDigest("digest of the copy", report.digest()));
+  for (const v1::FragmentProgress& other : report.others()) {
+    WindowReport& window = progress.others.emplace_back();
+    window.fragment = other.fragment();
+    window.round = other.round();
+    window.leased_steps = other.window_step();
+    window.steps = other.unsent_steps();
+    window.tokens = other.unsent_tokens();
+    window.version = other.version();
+    ASSIGN_OR_RETURN(window.digest, DecodeOptionalDigest("digest of a fragment",
+                                                         other.digest()));
+  }
   if (report.has_probe()) {
     const v1::ProbeReport& in = report.probe();
     if (in.tokens() > kMaxEvalTokens) {
@@ -201,6 +214,16 @@ void EncodeProgress(const WorkerProgress& progress, v1::ProgressReport* out) {
   out->set_unsent_tokens(progress.unsent_tokens);
   out->set_version(progress.version);
   if (progress.digest.has_value()) out->set_digest(progress.digest->ToBytes());
+  for (const WindowReport& window : progress.others) {
+    v1::FragmentProgress* to = out->add_others();
+    to->set_fragment(window.fragment);
+    to->set_round(window.round);
+    to->set_window_step(window.leased_steps);
+    to->set_unsent_steps(window.steps);
+    to->set_unsent_tokens(window.tokens);
+    to->set_version(window.version);
+    if (window.digest.has_value()) to->set_digest(window.digest->ToBytes());
+  }
 }
 
 void EncodeStep(const VersionStore::Step& step, v1::FileRef* out) {

@@ -217,6 +217,7 @@ absl::StatusOr<Fact> From(const v1::VersionPublishedFact& in) {
 absl::StatusOr<Fact> From(const v1::EvalOpenedFact& in) {
   EvalOpened fact;
   fact.version = in.version();
+  fact.versions.assign(in.versions().begin(), in.versions().end());
   for (const v1::EvalOpenedFact::Slice& slice : in.slices()) {
     fact.slices.push_back(
         {slice.worker(), slice.first_window(), slice.windows()});
@@ -250,6 +251,7 @@ absl::StatusOr<Fact> From(const v1::LineageStartedFact& in) {
     ASSIGN_OR_RETURN(added.digest, ToDigest(fragment.digest()));
     ASSIGN_OR_RETURN(added.theta_image, ToFile(fragment.theta_image()));
     ASSIGN_OR_RETURN(added.momentum_image, ToFile(fragment.momentum_image()));
+    added.folded_tokens = fragment.folded_tokens();
   }
   fact.folded_tokens = in.folded_tokens();
   fact.reason = in.reason();

@@ -194,6 +194,7 @@ struct ToRecord {
   void operator()(const EvalOpened& fact) {
     v1::EvalOpenedFact* out = record.mutable_eval_opened();
     out->set_version(fact.version);
+    out->mutable_versions()->Add(fact.versions.begin(), fact.versions.end());
     for (const EvalOpened::Slice& slice : fact.slices) {
       v1::EvalOpenedFact::Slice* added = out->add_slices();
       added->set_worker(Text(slice.worker));
@@ -244,6 +245,7 @@ struct ToRecord {
       added->set_digest(fragment.digest.ToBytes());
       Put(fragment.theta_image, added->mutable_theta_image());
       Put(fragment.momentum_image, added->mutable_momentum_image());
+      added->set_folded_tokens(fragment.folded_tokens);
     }
     out->set_folded_tokens(fact.folded_tokens);
     out->set_reason(Text(fact.reason));

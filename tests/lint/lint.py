@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "common/metrics": ["common/base"],
     "common/rpc": COMMON_NO_RPC,
     "coordinator/core": ["common/base", "common/io", "common/tensor",
-                         "common/config"],
+                         "common/config", "common/model"],
     "coordinator/store": COMMON_NO_RPC + ["coordinator/core"],
     "coordinator/aggregate": COMMON_NO_RPC + ["coordinator/core"],
     "coordinator/runtime": COMMON_NO_RPC + [

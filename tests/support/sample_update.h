@@ -22,12 +22,14 @@ inline std::vector<float> SampleValues(int64_t elements, int seed) {
   return values;
 }
 
-inline std::string PartBytes(Codec codec, const std::vector<float>& values) {
+inline std::string PartBytes(Codec codec, const std::vector<float>& values,
+                             uint32_t fragment = 0) {
   FaultFileSystem fs;
   auto file = fs.OpenForWrite("part");
   DILOCO_CHECK(file.ok());
   PartHeader header;
   header.codec = codec;
+  header.fragment = fragment;
   header.elements = static_cast<int64_t>(values.size());
   PartWriter writer(file->get(), header);
   for (size_t at = 0; at < values.size(); at += kFrameElements) {

@@ -10,6 +10,7 @@ RunView::Eval EvalOf(const EvalView& eval,
   slice.slice = eval.slice;
   slice.first_window = eval.first_window;
   slice.windows = eval.windows;
+  slice.versions = eval.versions;
   if (!shard.has_value()) return slice;
   slice.shard_digest = shard->digest;
   slice.shard_bytes = shard->bytes;
@@ -52,6 +53,11 @@ WorkerProgress ProgressOf(const ProgressReport& report,
   progress.unsent_steps = report.unsent_steps;
   progress.unsent_tokens = report.unsent_tokens;
   progress.version = report.version;
+  for (const ProgressReport::FragmentProgress& other : report.others) {
+    progress.others.push_back({other.round, other.window_step,
+                               other.unsent_steps, other.unsent_tokens,
+                               other.version, other.digest, other.fragment});
+  }
   progress.digest = report.digest;
   if (report.probe.has_value()) {
     progress.probe = ProbeEvent{"",
@@ -95,10 +101,11 @@ RunView ViewOf(const ViewOutcome& outcome,
                               fragment.digest, fragment.open_round});
   }
   for (const LeaseView& lease : outcome.view.leases) {
-    view.leases.push_back(
-        {lease.fragment, lease.round, lease.base_version, lease.base_digest,
-         lease.lease.steps, lease.lease.progress, lease.lease.progress_step,
-         lease.deadline_left, lease.delivered, lease.lease.window_steps});
+    view.leases.push_back({lease.fragment, lease.round, lease.base_version,
+                           lease.base_digest, lease.lease.steps,
+                           lease.lease.progress, lease.lease.progress_step,
+                           lease.deadline_left, lease.delivered,
+                           lease.lease.window_steps, lease.last});
   }
   for (const EvalView& eval : outcome.view.evals) {
     view.evals.push_back(EvalOf(eval, shard));

@@ -67,6 +67,9 @@ struct RunView {
     absl::Duration deadline_left;
     bool delivered = false;
     uint32_t window_steps = 0;  // The window is full with these; 0: no limit.
+    // No round of the fragment is expected to follow: merge without overlap,
+    // and keep nothing of the local value.
+    bool last = false;
   };
   struct Eval {
     uint64_t version = 0;
@@ -75,6 +78,8 @@ struct RunView {
     uint64_t shard_bytes = 0;
     uint64_t first_window = 0;
     uint64_t windows = 0;
+    // Of theta, by fragment; empty: there is one fragment, of `version`.
+    std::vector<uint64_t> versions = {};
   };
   Fencing fencing;
   uint64_t revision = 0;
@@ -124,6 +129,18 @@ struct ProgressReport {
     uint64_t tokens = 0;  // 0: there was no slice to evaluate.
   };
   std::optional<Probe> probe;
+  // round, window_step, unsent_*, version and digest of the fragments from 1
+  // on.
+  struct FragmentProgress {
+    uint32_t fragment = 0;
+    uint64_t round = 0;
+    uint32_t window_step = 0;
+    uint32_t unsent_steps = 0;
+    uint64_t unsent_tokens = 0;
+    uint64_t version = 0;
+    std::optional<Digest> digest;
+  };
+  std::vector<FragmentProgress> others;
 };
 
 struct RemoteFile {

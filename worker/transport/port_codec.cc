@@ -42,6 +42,7 @@ absl::StatusOr<RunView::Lease> DecodeLease(const v1::LeaseView& in) {
   lease.deadline_left = absl::Milliseconds(in.deadline_ms());
   lease.delivered = in.delivered();
   lease.window_steps = in.window_steps();
+  lease.last = in.last();
   return lease;
 }
 
@@ -54,6 +55,7 @@ absl::StatusOr<RunView::Eval> DecodeEval(const v1::EvalView& in) {
   eval.shard_bytes = in.shard_bytes();
   eval.first_window = in.first_window();
   eval.windows = in.windows();
+  eval.versions.assign(in.versions().begin(), in.versions().end());
   return eval;
 }
 
@@ -169,6 +171,16 @@ void EncodeReport(const ProgressReport& report,
     probe->set_windows(report.probe->windows);
     probe->set_loss_sum(report.probe->loss_sum);
     probe->set_tokens(report.probe->tokens);
+  }
+  for (const ProgressReport::FragmentProgress& other : report.others) {
+    v1::FragmentProgress* to = out->add_others();
+    to->set_fragment(other.fragment);
+    to->set_round(other.round);
+    to->set_window_step(other.window_step);
+    to->set_unsent_steps(other.unsent_steps);
+    to->set_unsent_tokens(other.unsent_tokens);
+    to->set_version(other.version);
+    if (other.digest.has_value()) to->set_digest(other.digest->ToBytes());
   }
 }
 

@@ -198,7 +198,7 @@ TEST_CASE("a worker comes back with the settings of any time of the run") {
 TEST_CASE("a decay begins with the next round and ends the run") {
   State state;
   state.fragments.resize(1);
-  state.folded_tokens = 600;
+  state.fragments[0].folded_tokens = 600;
   SettingsView view;
   view.policy.train_tokens = 2000;
   view.run.train.decay_share = 0.2;
@@ -208,10 +208,10 @@ TEST_CASE("a decay begins with the next round and ends the run") {
   REQUIRE(decay.ok());
   CHECK(decay->at("train.tokens") == "800");
   CHECK(decay->at("train.schedule.decay_share") == "0.25");
-  state.folded_tokens = 1700;
+  state.fragments[0].folded_tokens = 1700;
   CHECK(absl::StrContains(settings.PlanDecay(state, 200).status().message(),
                           "the decay has begun already"));
-  state.folded_tokens = 600;
+  state.fragments[0].folded_tokens = 600;
   view.run.train.schedule = ScheduleShape::kCosine;
   CHECK_FALSE(Settings(view, {}).PlanDecay(state, 200).ok());
 }

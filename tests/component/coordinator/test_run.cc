@@ -121,7 +121,7 @@ absl::StatusOr<ViewOutcome> TestRun::View(const std::string& worker) {
   });
 }
 
-absl::Status TestRun::AwaitVersion(uint64_t version) {
+absl::Status TestRun::AwaitVersion(uint64_t version, uint32_t fragment) {
   uint64_t known = 0;
   while (true) {
     ASSIGN_OR_RETURN(
@@ -129,7 +129,7 @@ absl::Status TestRun::AwaitVersion(uint64_t version) {
           coordinator->Watch(sessions[workers[0]], Fencing(), known,
                              absl::Hours(1), std::move(done));
         }));
-    if (view.fragments[0].version >= version) return absl::OkStatus();
+    if (view.fragments[fragment].version >= version) return absl::OkStatus();
     known = view.revision;
   }
 }
@@ -199,8 +199,11 @@ std::vector<float> TestRun::Values(const std::string& worker, uint64_t round,
 TestUpdate TestRun::UpdateOf(const LeaseView& lease,
                              std::vector<float> values) const {
   TestUpdate update;
+  update.fragment = lease.fragment;
   update.round = lease.round;
-  update.bytes = PartBytes(options.policy.codec_up, values);
+  values.resize(
+      static_cast<size_t>(options.layout.fragments[lease.fragment].elements));
+  update.bytes = PartBytes(options.policy.codec_up, values, lease.fragment);
   update.value = ValueOf(update.bytes);
   update.value.codec = options.policy.codec_up;
   update.value.base_version = lease.base_version;
@@ -226,15 +229,15 @@ TestUpdate TestRun::NextUpdate(const std::string& worker, float scale) {
 
 absl::StatusOr<BeginOutcome> TestRun::Begin(const std::string& worker,
                                             const TestUpdate& update) {
-  return coordinator->BeginUpload(sessions.at(worker), Fencing(), 0,
-                                  update.round, update.value);
+  return coordinator->BeginUpload(sessions.at(worker), Fencing(),
+                                  update.fragment, update.round, update.value);
 }
 
 absl::Status TestRun::Send(const std::string& worker, const TestUpdate& update,
                            uint64_t offset, uint64_t end) {
-  ASSIGN_OR_RETURN(
-      const std::shared_ptr<Coordinator::Upload> upload,
-      coordinator->OpenUpload(sessions.at(worker), Fencing(), 0, update.round));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Coordinator::Upload> upload,
+                   coordinator->OpenUpload(sessions.at(worker), Fencing(),
+                                           update.fragment, update.round));
   end = std::min<uint64_t>(end, update.bytes.size());
   while (offset < end) {
     const absl::string_view chunk =
@@ -248,8 +251,9 @@ absl::Status TestRun::Send(const std::string& worker, const TestUpdate& update,
 
 absl::StatusOr<FinishOutcome> TestRun::Finish(const std::string& worker,
                                               const TestUpdate& update) {
-  return coordinator->FinishUpload(sessions.at(worker), Fencing(), 0,
-                                   update.round, update.value.digest);
+  return coordinator->FinishUpload(sessions.at(worker), Fencing(),
+                                   update.fragment, update.round,
+                                   update.value.digest);
 }
 
 absl::StatusOr<FinishOutcome> TestRun::Deliver(const std::string& worker,

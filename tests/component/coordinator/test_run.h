@@ -52,6 +52,7 @@ class HookedFileSystem final : public FaultFileSystem {
 };
 
 struct TestUpdate {
+  uint32_t fragment = 0;
   uint64_t round = 0;
   UpdateValue value;
   std::string bytes;
@@ -78,7 +79,7 @@ class TestRun {
   // UNAVAILABLE when the process has ended.
   absl::StatusOr<ViewOutcome> View(const std::string& worker);
   // Until `version` is published; not OK when the process ends before.
-  absl::Status AwaitVersion(uint64_t version);
+  absl::Status AwaitVersion(uint64_t version, uint32_t fragment = 0);
   StatusReport Status();
   absl::StatusOr<SettingsChanged> Change(SettingsChange change);
   // A process of that name with the scratch of those settings takes over.

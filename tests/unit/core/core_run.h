@@ -16,7 +16,7 @@ namespace diloco {
 class CoreRun {
  public:
   // 100 tokens a step, H 10; two workers are awaited.
-  CoreRun() {
+  explicit CoreRun(size_t fragments = 1) {
     policy.train_tokens = 100'000;
     policy.batch_tokens = 100;
     policy.interval = 10;
@@ -24,8 +24,10 @@ class CoreRun {
     RunCreated created;
     created.run = "test";
     created.lineage = std::string(16, 'l');
-    created.fragments.resize(1);
-    created.fragments[0].digest = VersionDigest(0);
+    created.fragments.resize(fragments);
+    for (RunCreated::Fragment& fragment : created.fragments) {
+      fragment.digest = VersionDigest(0);
+    }
     Record(created);
     Record(EpochStarted{1, "nonce001"});
     soft = StartSoft(state, now);
@@ -64,8 +66,9 @@ class CoreRun {
     return state.workers.at(name).session;
   }
 
-  UpdateValue Value(const std::string& name, uint64_t tokens = 0) const {
-    const FragmentState& of = state.fragments[0];
+  UpdateValue Value(const std::string& name, uint64_t tokens = 0,
+                    uint32_t fragment = 0) const {
+    const FragmentState& of = state.fragments[fragment];
     UpdateValue value;
     value.base_version = of.open ? of.open->base_version : of.version;
     value.base_digest = of.digest;
@@ -82,24 +85,28 @@ class CoreRun {
     return value;
   }
   UpdateVerifiedEvent Verified(const std::string& name,
-                               const UpdateValue& value) const {
+                               const UpdateValue& value,
+                               uint32_t fragment = 0) const {
     UpdateVerifiedEvent event;
     event.worker = name;
-    event.round = state.fragments[0].last_round;
+    event.fragment = fragment;
+    event.round = state.fragments[fragment].last_round;
     event.value = value;
     return event;
   }
-  Decision Deliver(const std::string& name, uint64_t tokens = 0) {
-    return Do(Verified(name, Value(name, tokens)));
+  Decision Deliver(const std::string& name, uint64_t tokens = 0,
+                   uint32_t fragment = 0) {
+    return Do(Verified(name, Value(name, tokens, fragment), fragment));
   }
   Decision Refuse(const std::string& name) {
     return Do(UpdateUnusableEvent{name, 0, round(), Sha256("bad"),
                                   "element 7 is nan"});
   }
-  Decision Fold() {
-    const std::optional<FoldOrder> order = PendingFold(state, 0);
+  Decision Fold(uint32_t fragment = 0) {
+    const std::optional<FoldOrder> order = PendingFold(state, fragment);
     DILOCO_CHECK(order.has_value()) << "no fold is pending";
     FoldDoneEvent done;
+    done.published.fragment = fragment;
     done.published.round = order->closed.round;
     done.published.version = order->base_version + 1;
     done.published.digest = VersionDigest(order->base_version + 1);

@@ -32,6 +32,20 @@ TEST_CASE("every kind of fact survives the journal") {
   REQUIRE(types.size() == std::variant_size_v<Fact>);
 }
 
+TEST_CASE("what facts say of several fragments survives the journal") {
+  LineageStarted lineage;
+  lineage.lineage = "fedcba9876543210";
+  lineage.fragments.resize(2);
+  lineage.fragments[1].folded_tokens = 77;
+  for (const Fact& fact :
+       {Fact(EvalOpened{9, {4, 5}, {{"a", 0, 4}}}), Fact(lineage)}) {
+    const EncodedFact encoded = EncodeFact(fact);
+    const auto decoded = DecodeFact(encoded.type, encoded.payload);
+    REQUIRE(decoded.ok());
+    CHECK(*decoded == fact);
+  }
+}
+
 TEST_CASE("every departure has its own value") {
   for (Departure departure :
        {Departure::kLeft, Departure::kLost, Departure::kEvicted}) {

@@ -65,7 +65,7 @@ inline std::vector<Fact> SampleFacts() {
                   "deadline"},
       VersionPublished{1, 12, 8, SampleDigest(12), SampleFile(13),
                        SampleFile(14), SampleFile(15), 1'000'000},
-      EvalOpened{8, {{"a", 0, 4}, {"b", 4, 3}}},
+      EvalOpened{8, {}, {{"a", 0, 4}, {"b", 4, 3}}},
       EvalReassigned{8, 1, "a", "b is lost"},
       EvalReported{8, 1, "a", 123.5, 4096},
       EvalAbandoned{8, "version 9 is published"},

@@ -56,14 +56,15 @@ TEST_CASE(
   const Digest digest = BlockDigest(bytes);
   fixture.fake.AddFile(digest, dir.File("served"), bytes.size());
   CancelFlag cancel{false};
-  // As slow as a process that was stopped.
-  fixture.proxy->SetRate(1 << 10);
+  fixture.proxy->SetRate(1 << 20);
   absl::Status status;
   std::thread loader([&] {
     status = fixture.port->Download(digest, bytes.size(), dir.File("fetched"),
                                     cancel);
   });
-  REQUIRE(fixture.proxy->WaitForBytesDown(64 << 10, absl::Seconds(20)));
+  REQUIRE(fixture.proxy->WaitForBytesDown(1 << 20, absl::Seconds(60)));
+  // As a process that was stopped: it reads no more.
+  fixture.proxy->Stall(true);
   const Instant start = Clock::Real()->Now();
   fixture.server->Shutdown(absl::Seconds(1));
   REQUIRE(Clock::Real()->Now() - start < absl::Seconds(10));

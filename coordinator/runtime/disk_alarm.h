@@ -1,6 +1,6 @@
-// Tells operators that updates cannot be written for want of space: once when
-// it begins, in /readyz while it lasts, and when it is over. Used by the
-// uploads; thread-safe.
+// Tells operators that updates cannot be written, for want of space or because
+// their directory cannot be used: once when it begins, in /readyz while it
+// lasts, and when it is over. Used by the uploads; thread-safe.
 #ifndef COORDINATOR_RUNTIME_DISK_ALARM_H_
 #define COORDINATOR_RUNTIME_DISK_ALARM_H_
 
@@ -14,13 +14,12 @@ namespace diloco {
 
 class DiskAlarm {
  public:
-  // Raised by RESOURCE_EXHAUSTED of a write to a spool.
-  void Note(const absl::Status& status) {
-    if (!absl::IsResourceExhausted(status)) return;
+  // Why a spool cannot be begun or written.
+  void Raise(const absl::Status& status) {
     MutexLock lock(&mu_);
     if (trouble_.empty()) {
       DILOCO_LOG(ERROR) << "updates cannot be written; workers try again until "
-                           "there is space error=\""
+                           "they can error=\""
                         << status.message() << "\"";
     }
     trouble_ = std::string(status.message());

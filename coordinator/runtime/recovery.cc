@@ -30,6 +30,14 @@ absl::Status AskForBackup(const absl::Status& status) {
       absl::StrContains(status.message(), "backup")) {
     return status;
   }
+  // Permissions, a read-only disk: nothing is lost.
+  if (absl::IsInternal(status)) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(),
+                     "; the coordinator must be able to read and write all of "
+                     "its state directory"));
+  }
   return absl::Status(
       status.code(),
       absl::StrCat(status.message(),

@@ -28,7 +28,7 @@ absl::Status ActiveUpload::Check() const {
 }
 
 absl::Status ActiveUpload::Judge(const absl::Status& status) {
-  alarm_->Note(status);
+  if (absl::IsResourceExhausted(status)) alarm_->Raise(status);
   if (!absl::IsInternal(status)) return status;
   broken_ = true;
   sync_failed_ = spool_->sync_failed();
@@ -128,7 +128,11 @@ absl::StatusOr<std::shared_ptr<ActiveUpload>> UploadTable::Open(
   }
   absl::StatusOr<std::unique_ptr<UploadSpool>> spool =
       OpenSpool(key, value, expect, std::move(old));
-  alarm_->Note(spool.status());
+  // All but what the caller asked wrongly is the disk's: no space, or a
+  // directory that is read-only or gone.
+  if (!spool.ok() && !absl::IsInvalidArgument(spool.status())) {
+    alarm_->Raise(spool.status());
+  }
   std::shared_ptr<ActiveUpload> upload;
   if (spool.ok()) {
     upload = std::make_shared<ActiveUpload>(key, value, *std::move(spool),

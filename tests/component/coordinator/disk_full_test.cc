@@ -104,6 +104,23 @@ TEST_CASE("C7.1 a full disk at any write is told, and is over by itself") {
   CHECK(run.digest() == expected);
 }
 
+TEST_CASE("uploads that cannot be begun are told, and it is over by itself") {
+  TestRun run(2);
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  Advance(run, 1);
+  // In the way of the round's directory, as a disk that became read-only.
+  const std::string dir = "state/spool/f00-r000002";
+  REQUIRE(WriteFileAtomic(&run.fs, dir, "").ok());
+  const TestUpdate a = run.NextUpdate("a");
+  CHECK_FALSE(run.Deliver("a", a).ok());
+  CHECK(absl::StrContains(run.coordinator->NotReady(), dir));
+  REQUIRE(run.fs.Remove(dir).ok());
+  CHECK(run.Deliver("a", a).ok());
+  CHECK(run.coordinator->NotReady().empty());
+  CHECK(run.fatal().ok());
+}
+
 // A run at version 8 with five images, paused; what a round of it needs.
 struct Grown {
   Grown() : run(2) {

@@ -1,5 +1,6 @@
 // Lines of a given bandwidth and latency on which nothing goes wrong: one for
-// each worker, full duplex. The coordinator's own line is no bottleneck.
+// each worker and one for the coordinator, which all of them share; full
+// duplex. On each, what is asked for first passes first.
 #ifndef WORKER_SIMULATE_LINE_WIRE_H_
 #define WORKER_SIMULATE_LINE_WIRE_H_
 
@@ -18,7 +19,9 @@ struct Line {
 
 class LineWire final : public Wire {
  public:
-  LineWire(FiberWorld* world, std::vector<Line> lines);
+  // The coordinator's latency counts for nothing.
+  LineWire(FiberWorld* world, const std::vector<Line>& lines,
+           const Line& coordinator);
 
   // Calls find nobody before.
   void set_server(std::shared_ptr<Server> server) {
@@ -29,20 +32,22 @@ class LineWire final : public Wire {
 
  private:
   struct Direction {
+    double bits_per_second = 0;
     Instant free = absl::ZeroDuration();  // What is sent now starts then.
   };
-  struct State {
-    Line line;
+  struct Ends {
+    absl::Duration latency;
     Direction up;
     Direction down;
   };
-  // From now until the last of `bytes` has left.
-  absl::Duration Transfer(const Line& line, Direction& direction,
-                          uint64_t bytes) const;
+  static Ends EndsOf(const Line& line);
+  // From now until the last of `bytes` has passed.
+  absl::Duration Pass(Direction& direction, uint64_t bytes) const;
 
   FiberWorld* const world_;
   std::shared_ptr<Server> server_;
-  std::vector<State> lines_;  // By worker.
+  std::vector<Ends> lines_;  // By worker.
+  Ends coordinator_;
 };
 
 }  // namespace diloco::sim

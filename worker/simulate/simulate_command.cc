@@ -41,6 +41,7 @@ struct Arguments {
   std::string names;
   std::string speeds = "1";
   std::string links = "none";
+  std::string coordinator_link = "none";
   std::string kill;
   std::string step_time = "1s";
   std::string back_after = "30s";
@@ -70,6 +71,8 @@ void DeclareFlags(Arguments& a, Flags& flags) {
   flags.Text("links", &a.links,
              "bits per second each way, such as 100M,10M/20ms with a one-way "
              "latency, or none: no time; the last one counts for the rest");
+  flags.Text("coordinator-link", &a.coordinator_link,
+             "likewise, without a latency: all workers share it");
   flags.Text("step-time", &a.step_time, "of an inner step at speed 1");
   flags.Text("kill", &a.kill,
              "workers to kill in the middle of a round, such as w3@5,w1@9");
@@ -96,7 +99,8 @@ absl::StatusOr<absl::Duration> ParseTime(absl::string_view flag,
   return value;
 }
 
-absl::StatusOr<sim::Line> ParseLine(const std::string& text) {
+absl::StatusOr<sim::Line> ParseLine(absl::string_view flag,
+                                    const std::string& text) {
   sim::Line line;
   if (text == "none") return line;
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
@@ -108,8 +112,7 @@ absl::StatusOr<sim::Line> ParseLine(const std::string& text) {
   }
   if (error.empty() && parts.size() > 2)
     error = "expected RATE or RATE/LATENCY";
-  if (!error.empty())
-    return FlagError("links", absl::StrCat(text, ": ", error));
+  if (!error.empty()) return FlagError(flag, absl::StrCat(text, ": ", error));
   line.bits_per_second = static_cast<double>(rate);
   return line;
 }
@@ -189,7 +192,7 @@ absl::StatusOr<std::vector<sim::SimulatedWorker>> MakeWorkers(
       return FlagError("speeds",
                        absl::StrCat(At(speeds, i), ", expected 0.001 to 1000"));
     }
-    ASSIGN_OR_RETURN(worker.line, ParseLine(At(links, i)));
+    ASSIGN_OR_RETURN(worker.line, ParseLine("links", At(links, i)));
     worker.open_data = [fs, path = shards[i % shards.size()]]()
         -> absl::StatusOr<std::unique_ptr<BatchSource>> {
       ASSIGN_OR_RETURN(TokenShard shard,
@@ -228,6 +231,11 @@ absl::StatusOr<sim::SimulationOptions> MakeOptions(FileSystem* fs,
     return FlagError("out", absl::StrCat(a.out, " has a run already"));
   }
   ASSIGN_OR_RETURN(options.workers, MakeWorkers(fs, a));
+  ASSIGN_OR_RETURN(options.coordinator,
+                   ParseLine("coordinator-link", a.coordinator_link));
+  if (options.coordinator.latency > absl::ZeroDuration()) {
+    return FlagError("coordinator-link", "the latency is that of --links");
+  }
   ASSIGN_OR_RETURN(options.kills, ParseKills(a.kill));
   ASSIGN_OR_RETURN(options.step_time, ParseTime("step-time", a.step_time));
   ASSIGN_OR_RETURN(options.back_after, ParseTime("back-after", a.back_after));

@@ -55,7 +55,7 @@ class SimulatedRun {
   explicit SimulatedRun(SimulationOptions options)
       : options_(std::move(options)),
         world_(kStackBytes),
-        wire_(&world_, Lines(options_.workers)),
+        wire_(&world_, Lines(options_.workers), options_.coordinator),
         random_(options_.run.settings.seed, "coordinator") {
     for (const SimulatedWorker& worker : options_.workers) {
       machines_.push_back(std::make_unique<Machine>(

@@ -45,6 +45,7 @@ struct SimulationOptions {
   // replaced.
   CoordinatorOptions run;
   std::vector<SimulatedWorker> workers;
+  Line coordinator;  // All workers' files pass it; without latency.
   absl::Duration step_time = absl::Seconds(1);
   std::vector<PlannedKill> kills;
   absl::Duration back_after = absl::Seconds(30);  // After a kill.

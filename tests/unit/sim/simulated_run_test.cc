@@ -144,6 +144,26 @@ TEST_CASE("a line's rate and latency are the time that files take") {
   REQUIRE(far.transfer_seconds <= files + 3.0);
 }
 
+TEST_CASE("all workers' files pass the coordinator's line") {
+  FaultFileSystem fs;
+  SimulationOptions options = Options(&fs, 2, 2);
+  options.coordinator.bits_per_second = 1e4;
+  const auto report = Simulate(std::move(options));
+  REQUIRE(report.status().message() == "");
+  double bytes = 0;
+  double seconds = 0;
+  for (const char* name : {"w1", "w2"}) {
+    const WorkerProgress& worker = ProgressOf(*report, name);
+    bytes += static_cast<double>(worker.bytes_sent + worker.bytes_received);
+    seconds += worker.transfer_seconds;
+  }
+  // One has to wait for the other, but where they are not at it at the same
+  // time: the first to have theta trains and uploads first.
+  const double undisturbed = bytes * 8 / 1e4;
+  REQUIRE(seconds > 1.25 * undisturbed);
+  REQUIRE(seconds <= 1.5 * undisturbed);
+}
+
 TEST_CASE("a killed worker comes back, and the same run is the same run") {
   std::vector<std::string> first;
   for (int i = 0; i < 2; ++i) {

@@ -30,8 +30,10 @@ absl::Status OnEvent(Draft& draft, const PauseEvent& event) {
     return status;
   }
   if (draft.state().paused == event.paused) return absl::OkStatus();
-  draft.Say(event.paused ? absl::StrCat("paused: ", event.reason)
-                         : std::string("resumed"));
+  draft.Say(event.paused
+                ? absl::StrCat("paused", event.reason.empty() ? "" : ": ",
+                               event.reason)
+                : std::string("resumed"));
   draft.Add(PauseChanged{event.paused, event.reason, /*guard=*/false});
   return absl::OkStatus();
 }

@@ -28,6 +28,10 @@ std::string WhyMissing(const Draft& draft, const OpenRound& open,
   if (refused != open.refused.end()) return absl::StrCat(name, " (refused)");
   switch (draft.state().workers.at(name).membership) {
     case Membership::kActive:
+      if (!IsSuspect(draft.policy(), draft.soft(), name, draft.now())) {
+        return absl::StrCat(name, " (still at work)");
+      }
+      return NameWithSilence(draft.soft(), name, draft.now());
     case Membership::kLost:
       return NameWithSilence(draft.soft(), name, draft.now());
     case Membership::kLeft:
@@ -175,11 +179,11 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
               /*discard=*/true);
         return;
       }
+      // With nobody to wait for it stays as it is; whoever comes extends it.
+      if (waited.empty() && late.empty() && joiners.empty()) return;
       Extend(draft, fragment, joiners,
              absl::StrCat("deadline, ", too_few, "; waiting for ",
-                          !waited.empty() ? NameList(waited)
-                          : !late.empty() ? NameList(late)
-                                          : "more workers",
+                          !waited.empty() ? NameList(waited) : NameList(late),
                           joiners.empty() ? ""
                                           : absl::StrCat(", now also ",
                                                          NameList(joiners))));
@@ -222,8 +226,10 @@ void Open(Draft& draft, uint32_t fragment) {
   opened.deadline = plan.deadline;
   uint32_t steps = 0;
   for (const Lease& lease : opened.leases) steps = std::max(steps, lease.steps);
-  opened.reason =
-      absl::StrCat(opened.leases.size(), " workers, ", steps, " steps each");
+  opened.reason = opened.leases.size() == 1
+                      ? absl::StrCat("1 worker, ", steps, " steps")
+                      : absl::StrCat(opened.leases.size(), " workers, ", steps,
+                                     " steps each");
   const uint32_t whole =
       StepsOfRound(draft.policy(), draft.state(), fragment, opened.round);
   if (steps < whole) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "coordinator/core/evolve_round.h"
 #include "coordinator/core/round_policy.h"
 #include "coordinator/core/soft.h"
 
@@ -22,6 +23,9 @@ constexpr double kMostOfMedian = 2;
 constexpr double kShareForJoiners = 0.25;
 // Of the time left, for what the prediction does not know.
 constexpr double kMargin = 0.1;
+// Of a training step's time, an evaluation of as many tokens takes at most so
+// much: it has no way back through the model.
+constexpr double kEvaluationShare = 0.5;
 
 absl::Duration Within(double seconds, absl::Duration least) {
   return WholeMilliseconds(
@@ -43,18 +47,74 @@ std::string Figure(absl::Duration duration) {
   return Figure(absl::ToDoubleSeconds(duration));
 }
 
+AutoDeadline OfPrediction(double seconds, std::string reason) {
+  const absl::Duration deadline = Within(seconds, kShortestDeadline);
+  if (deadline == kShortestDeadline) {
+    absl::StrAppend(&reason, ", at least ", Figure(kShortestDeadline));
+  }
+  return {deadline, std::move(reason)};
+}
+
 struct Pace {
   double step = 0;  // Seconds; 0: not measured.
   double upload = 0;
+  double evaluation = 0;  // Of slices that come before the steps.
 
   bool measured() const { return step > 0; }
-  double Finish(uint32_t steps) const { return steps * step + upload; }
+  double Finish(uint32_t steps) const {
+    return steps * step + upload + evaluation;
+  }
 };
 
 Pace PaceOf(const Soft& soft, const std::string& worker) {
   const auto found = soft.workers.find(worker);
   if (found == soft.workers.end()) return {};
   return {found->second.step_seconds, found->second.upload_seconds};
+}
+
+// Windows of the newest version that the worker is yet to evaluate, before it
+// goes on in a round of `workers`: its open slices, or its share of an
+// evaluation that opens with the round.
+uint64_t WindowsToEvaluate(const Policy& policy, const State& state,
+                           const std::string& worker, size_t workers) {
+  const uint64_t version = ThetaVersion(state);
+  uint64_t windows = 0;
+  if (state.eval.has_value() && state.eval->version == version) {
+    for (const EvalSlice& slice : state.eval->slices) {
+      if (slice.worker == worker && !slice.loss_sum.has_value()) {
+        windows += slice.windows;
+      }
+    }
+    return windows;
+  }
+  if (policy.eval_every == 0 ||
+      version % (policy.eval_every * state.fragments.size()) != 0 ||
+      (state.evaluated_until.has_value() &&
+       *state.evaluated_until >= version)) {
+    return 0;
+  }
+  return (policy.eval_windows + workers - 1) / workers;
+}
+
+// With the time of its evaluation, by the tokens that windows had the last
+// time. A deadline that was chosen is not for the coordinator to divide.
+Pace WithEvaluation(const Policy& policy, const State& state, Pace pace,
+                    uint64_t windows) {
+  if (policy.deadline.has_value() || windows == 0 ||
+      !state.last_eval.has_value() || policy.batch_tokens == 0) {
+    return pace;
+  }
+  uint64_t evaluated = 0;
+  for (const EvalSlice& slice : state.last_eval->slices) {
+    evaluated += slice.windows;
+  }
+  if (evaluated == 0) return pace;
+  const double tokens = static_cast<double>(windows) *
+                        static_cast<double>(state.last_eval->tokens) /
+                        static_cast<double>(evaluated);
+  pace.evaluation = kEvaluationShare * pace.step * tokens /
+                    static_cast<double>(policy.batch_tokens);
+  return pace;
 }
 
 // The worker's newest word on what it holds; the second one unless it is old.
@@ -119,12 +179,17 @@ Beyond BeyondDeadline(Seat seat, const Pace& pace, absl::Duration deadline) {
   const double finish = pace.Finish(seat.steps);
   std::string reason = absl::StrCat(
       "at ", Figure(pace.step), " a step it would finish its window in ",
-      Figure(finish), ", after the deadline of ", Figure(deadline));
+      Figure(finish),
+      pace.evaluation > 0
+          ? absl::StrCat(", ", Figure(pace.evaluation), " of it evaluating")
+          : "",
+      ", after the deadline of ", Figure(deadline));
   return {std::move(seat), finish, std::move(reason)};
 }
 
 uint32_t StepsThatFit(double seconds, const Pace& pace, uint32_t most) {
-  const double steps = std::floor((seconds - pace.upload) / pace.step);
+  const double steps =
+      std::floor((seconds - pace.upload - pace.evaluation) / pace.step);
   return static_cast<uint32_t>(
       std::clamp(steps, 0.0, static_cast<double>(most)));
 }
@@ -147,9 +212,17 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
                       const Soft& soft, uint32_t fragment,
                       const std::vector<std::string>& workers, uint64_t round,
                       uint32_t steps) {
+  const auto pace_of = [&](const std::string& name) {
+    return WithEvaluation(
+        policy, state, PaceOf(soft, name),
+        WindowsToEvaluate(policy, state, name, workers.size()));
+  };
   std::vector<double> finishes;
+  bool evaluating = false;
   for (const std::string& name : workers) {
-    const Pace pace = PaceOf(soft, name);
+    const Pace pace = pace_of(name);
+    evaluating = evaluating ||
+                 WindowsToEvaluate(policy, state, name, workers.size()) > 0;
     if (pace.measured()) finishes.push_back(pace.Finish(steps));
   }
   RoundPlan plan;
@@ -161,6 +234,9 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
     AutoDeadline automatic = AutoDeadlineOf(finishes);
     plan.deadline = automatic.deadline;
     plan.deadline_reason = std::move(automatic.reason);
+    if (evaluating && state.last_eval.has_value()) {
+      absl::StrAppend(&plan.deadline_reason, ", evaluation included");
+    }
   }
   const double limit = absl::ToDoubleSeconds(plan.deadline);
   // Who makes fewer steps is not waited for longer than those who make all.
@@ -177,7 +253,7 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
   std::vector<Beyond> beyond;
   bool unmeasured = false;
   for (const std::string& name : workers) {
-    const Pace pace = PaceOf(soft, name);
+    const Pace pace = pace_of(name);
     if (!pace.measured() || pace.Finish(steps) <= limit) {
       unmeasured = unmeasured || !pace.measured();
       plan.seats.push_back({name, steps});
@@ -228,6 +304,11 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
     plan.deadline = kUnmeasuredDeadline;
     plan.deadline_reason = "10 min while not every worker is measured";
   }
+  if (evaluating && !state.last_eval.has_value() &&
+      !policy.deadline.has_value() && plan.deadline < kUnmeasuredDeadline) {
+    plan.deadline = kUnmeasuredDeadline;
+    plan.deadline_reason = "10 min while no evaluation is complete";
+  }
   return plan;
 }
 
@@ -237,9 +318,9 @@ AutoDeadline AutoDeadlineOf(std::vector<double> finishes) {
   if (finishes.empty()) return {kUnmeasuredDeadline, "nobody is measured yet"};
   if (finishes.size() <= kFewWorkers) {
     const double slowest = *std::max_element(finishes.begin(), finishes.end());
-    return {Within(kSlowestFactor * slowest, kShortestDeadline),
-            absl::StrCat("1.5 x the slowest predicted finish of ",
-                         Figure(slowest))};
+    return OfPrediction(kSlowestFactor * slowest,
+                        absl::StrCat("1.5 x the slowest predicted finish of ",
+                                     Figure(slowest)));
   }
   const double median = MedianOf(finishes);
   std::vector<double> distances;
@@ -250,10 +331,10 @@ AutoDeadline AutoDeadlineOf(std::vector<double> finishes) {
   const double seconds =
       std::clamp(median + kDeviations * mad, kLeastOfMedian * median,
                  kMostOfMedian * median);
-  return {Within(seconds, kShortestDeadline),
-          absl::StrCat("median predicted finish of ", Figure(median),
-                       " + 4 MAD of ", Figure(mad),
-                       ", within 1.2 to 2 x the median")};
+  return OfPrediction(
+      seconds, absl::StrCat("median predicted finish of ", Figure(median),
+                            " + 4 MAD of ", Figure(mad),
+                            ", within 1.2 to 2 x the median"));
 }
 
 RoundPlan PlanRound(const Policy& policy, const State& state, const Soft& soft,
@@ -282,7 +363,9 @@ absl::Duration TimeLeft(const Policy& policy, const State& state,
   if (waited.empty()) return until_deadline;  // It lacks updates.
   absl::Duration longest;
   for (const std::string& name : waited) {
-    const Pace pace = PaceOf(soft, name);
+    const Pace pace = WithEvaluation(
+        policy, state, PaceOf(soft, name),
+        WindowsToEvaluate(policy, state, name, open.leases.size()));
     if (!pace.measured()) return until_deadline;
     const uint32_t steps = open.leases.at(name).steps;
     const WindowReport* report = FreshReport(policy, soft, fragment, name, now);

@@ -18,7 +18,7 @@ struct AutoDeadline {
   std::string reason;  // In words and figures.
 };
 // `sync.deadline: auto`, from the seconds in which each measured worker is
-// predicted to finish a whole window, upload included:
+// predicted to finish a whole window, upload and evaluation included:
 //   up to 3 workers   1.5 x the slowest
 //   from 4 on         median + 4 MAD (median of the distances from the median),
 //                     within 1.2 to 2 x the median: one slow machine does not
@@ -49,6 +49,10 @@ struct RoundPlan {
 // `late: reject`, where unfinished work is lost, the slow ones get the steps
 // that they can make while the others make all. The deadline is at least 10 min
 // under `auto` while somebody with a seat is not measured.
+// A worker evaluates before it trains. `auto` makes room for that: a slice
+// takes a forward pass, at most half of a training step over as many tokens;
+// at least 10 min until the first evaluation is complete. A fixed deadline is
+// not compared with it, lest evaluations cost workers their seats.
 RoundPlan PlanRound(const Policy& policy, const State& state, const Soft& soft,
                     uint32_t fragment, const std::vector<std::string>& workers,
                     uint64_t round);

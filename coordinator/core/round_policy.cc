@@ -275,8 +275,10 @@ std::string WhyNoRound(const Policy& policy, const State& state,
       state.started ? 1 : std::max<uint64_t>(1, policy.wait_for);
   if (eligibility.workers.size() >= needed) return "";
   std::string why =
-      absl::StrCat("waiting for workers: ", eligibility.workers.size(), " of ",
-                   needed, " ready");
+      state.started
+          ? "waiting for workers: none is ready"
+          : absl::StrCat("waiting for workers: ", eligibility.workers.size(),
+                         " of ", needed, " ready");
   for (const RoundOpened::Skipped& skipped : eligibility.skipped) {
     absl::StrAppend(&why, ", ", skipped.worker, " is ", skipped.reason);
   }

@@ -21,9 +21,74 @@ TEST_CASE("C6.3 the automatic deadline follows the workers, not one of them") {
   REQUIRE(deadline({90, 100, 110, 120}) == 145);  // 105 + 4 x 10
   REQUIRE(deadline({50, 100, 150, 200}) == 250);  // 125 + 4 x 50, cut
   REQUIRE(deadline({1, 1, 1, 1, 90}) == 10);
+  REQUIRE(AutoDeadlineOf({1, 3.5}).reason ==
+          "1.5 x the slowest predicted finish of 3.5 s, at least 10 s");
   REQUIRE(AutoDeadlineOf({90, 100, 110, 120}).reason ==
           "median predicted finish of 105 s + 4 MAD of 10 s, within 1.2 to 2 x "
           "the median");
+}
+
+TEST_CASE("C6.3 the automatic deadline leaves time for evaluations") {
+  CoreRun run;
+  run.policy.eval_every = 1;
+  run.policy.eval_windows = 8;
+  run.Join("a");
+  run.Join("b");
+  const auto beat = [&] {
+    for (const char* name : {"a", "b"}) run.Do(BeatEvent{name, 2.0});
+  };
+  // 4 windows of 500 tokens each: as many tokens as in 20 steps.
+  const auto report = [&](uint32_t slice) {
+    run.Do(EvalReportEvent{run.state.eval->slices[slice].worker,
+                           run.state.eval->version, slice, 4000, 2000});
+  };
+  const auto finish = [&] {
+    run.Deliver("a");
+    run.Deliver("b");
+    run.Fold();
+  };
+  beat();
+  SECTION("that are known") {
+    report(0);
+    report(1);
+    finish();
+    REQUIRE(run.open_round().deadline == absl::Seconds(60));
+    REQUIRE(run.open_round().reason ==
+            "2 workers, 10 steps each; deadline 60 s: 1.5 x the slowest "
+            "predicted finish of 40 s, evaluation included");
+    REQUIRE(run.open_round().late.empty());
+    // Once they are through, the round ends so much earlier.
+    beat();
+    const absl::Duration before =
+        TimeLeft(run.policy, run.state, run.soft, 0, run.now);
+    report(0);
+    report(1);
+    REQUIRE(before - TimeLeft(run.policy, run.state, run.soft, 0, run.now) ==
+            absl::Seconds(20));
+  }
+  SECTION("while none is complete") {
+    report(0);
+    finish();
+    REQUIRE(run.open_round().deadline == absl::Minutes(10));
+    REQUIRE(run.open_round().reason ==
+            "2 workers, 10 steps each; deadline 600 s: 10 min while no "
+            "evaluation is complete");
+  }
+  SECTION("and not where none is due") {
+    run.policy.eval_every = 2;
+    report(0);
+    report(1);
+    finish();
+    REQUIRE(run.open_round().deadline == absl::Seconds(30));
+  }
+  SECTION("a deadline that was chosen is not divided") {
+    run.policy.deadline = absl::Seconds(25);
+    report(0);
+    report(1);
+    finish();
+    REQUIRE(run.open_round().late.empty());
+    REQUIRE(run.open_round().deadline == absl::Seconds(25));
+  }
 }
 
 // Four workers of one speed but d; round 1 is folded.

@@ -203,6 +203,44 @@ TEST_CASE("C6.4 fold with nobody in time is void") {
   REQUIRE(run.round() == 2);
 }
 
+TEST_CASE("C6.4 a round with nobody to wait for stands still, unextended") {
+  CoreRun run;
+  run.policy.deadline = absl::Seconds(20);
+  run.Join("a");
+  run.Join("b");
+  run.Do(LeaveEvent{"a", "SIGTERM"});
+  run.Do(LeaveEvent{"b", "SIGTERM"});
+  const size_t facts = run.facts.size();
+  for (int i = 0; i < 10; ++i) run.Pass(absl::Seconds(20));
+  REQUIRE(run.facts.size() == facts);
+  REQUIRE(run.open());
+  // Whoever comes has a whole deadline before it.
+  SECTION("one that has a lease") {
+    run.Join("a");
+    REQUIRE(run.LastFact<RoundExtended>()->reason ==
+            "deadline, 0 of 2 updates in, sync.min_updates is 1; waiting for "
+            "a");
+    REQUIRE(run.View("a").leases[0].deadline_left == absl::Seconds(20));
+  }
+  SECTION("another one") {
+    run.Join("c");
+    REQUIRE(run.LastFact<RoundExtended>()->added.size() == 1);
+    REQUIRE(run.View("c").leases[0].deadline_left == absl::Seconds(20));
+  }
+}
+
+TEST_CASE("C6.3 a worker that is heard of at the deadline is not silent") {
+  CoreRun run;
+  run.policy.deadline = absl::Seconds(20);
+  run.Join("a");
+  run.Join("b");
+  run.Deliver("a");
+  run.Pass(absl::Seconds(19), {"a", "b"});
+  run.Pass(absl::Seconds(1));
+  REQUIRE(run.closed().reason ==
+          "deadline, 1 of 2 updates in; missing: b (still at work)");
+}
+
 TEST_CASE("an extension gives leases to those who have none") {
   CoreRun run;
   run.policy.deadline = absl::Seconds(20);
@@ -466,7 +504,7 @@ TEST_CASE("when nobody is eligible the next round waits for somebody") {
   run.Pass(absl::Seconds(31));
   REQUIRE_FALSE(Has<RoundOpened>(run.Fold()));
   REQUIRE(run.View("a").notice ==
-          "waiting for workers: 0 of 1 ready, a is lost, b is lost");
+          "waiting for workers: none is ready, a is lost, b is lost");
   REQUIRE(Has<RoundOpened>(run.Do(BeatEvent{"b"})));
 }
 

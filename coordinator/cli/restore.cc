@@ -46,7 +46,10 @@ CommandSpec RestoreCommand() {
       "With --accept-loss BACKUP may be a state directory whose journal is "
       "damaged or\n"
       "lacks a file: the new one ends before that, and says which record was "
-      "the last.\n";
+      "the last.\n"
+      "It goes on from the newest version before that which can be rebuilt; "
+      "where no\n"
+      "image of one is left, with theta and momentum of the newest image.\n";
   command.example = "  dilococtl restore /backup/state-monday --out state\n";
   command.run = RunRestore;
   return command;

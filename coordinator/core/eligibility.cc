@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "coordinator/core/evolve_round.h"
 #include "coordinator/core/round_policy.h"
 #include "coordinator/core/soft.h"
 

@@ -301,9 +301,13 @@ struct Apply {
     }
     state.past_lineages.push_back(state.lineage);
     state.lineage = fact.lineage;
+    // A salvaged image may stand in for what was published.
+    bool other = false;
     for (size_t f = 0; f < fact.fragments.size(); ++f) {
       FragmentState& fragment = state.fragments[f];
       const uint64_t last_round = fragment.last_round;  // Keys stay unique.
+      other |= fragment.version == fact.fragments[f].version &&
+               fragment.digest != fact.fragments[f].digest;
       fragment = FragmentState{};
       fragment.last_round = last_round;
       fragment.first_round = last_round + 1;
@@ -321,11 +325,18 @@ struct Apply {
     state.stop_reason.clear();
     const uint64_t version = ThetaVersion(state);
     state.eval.reset();
-    if (state.last_eval.has_value() && state.last_eval->version > version) {
+    if (state.last_eval.has_value() &&
+        (other || state.last_eval->version > version)) {
       state.last_eval.reset();
     }
     if (state.evaluated_until.has_value()) {
       state.evaluated_until = std::min(*state.evaluated_until, version);
+    }
+    // A result that is not known any more is worth having again.
+    if (state.evaluated_until == version &&
+        !(state.last_eval.has_value() && state.last_eval->version == version)) {
+      state.evaluated_until.reset();
+      if (version > 0) state.evaluated_until = version - 1;
     }
     for (auto& [name, worker] : state.workers) StartAfresh(worker);
     state.settings.progress_floor = 0;

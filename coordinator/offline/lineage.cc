@@ -12,6 +12,7 @@
 #include "coordinator/offline/replay.h"
 #include "coordinator/offline/run_archive.h"
 #include "coordinator/offline/run_copy.h"
+#include "coordinator/offline/salvage.h"
 #include "coordinator/store/fact_codec.h"
 #include "coordinator/store/journal.h"
 #include "coordinator/store/state_dir.h"
@@ -74,6 +75,38 @@ std::string Dropped(const State& state) {
                       " accepted updates that were not folded are dropped");
 }
 
+// Of a copy whose journal lacks its end: the newest versions that can be had,
+// with images of their own. Appends to the fact's reason what is lost with it.
+absl::Status BeginBeforeDamage(RunArchive& archive, const std::string& damaged,
+                               LineageStarted& fact) {
+  for (uint32_t f = 0; f < archive.state().fragments.size(); ++f) {
+    ASSIGN_OR_RETURN(const Salvaged salvaged, Salvage(archive, f, damaged));
+    LineageStarted::Fragment& begin = fact.fragments.emplace_back();
+    begin.version = salvaged.values.version;
+    begin.digest = DigestOfValues(salvaged.values.theta);
+    ASSIGN_OR_RETURN(const Image image,
+                     WriteImageFiles(archive.fs(), archive.dir(), f,
+                                     begin.version, salvaged.values));
+    begin.theta_image = image.theta;
+    begin.momentum_image = image.momentum;
+    begin.folded_tokens = archive.FoldedTokensAt(f, begin.version);
+    fact.folded_tokens += begin.folded_tokens;
+    const uint64_t newest = archive.state().fragments[f].version;
+    if (salvaged.later_image.has_value()) {
+      absl::StrAppend(&fact.reason, "; no image of fragment ", f,
+                      " up to version ", newest,
+                      " is left: goes on with theta and momentum of the image "
+                      "of version ",
+                      *salvaged.later_image, ", under the number ", newest);
+    } else if (begin.version < newest) {
+      absl::StrAppend(&fact.reason, "; versions ", begin.version + 1, " to ",
+                      newest, " of fragment ", f, " cannot be rebuilt");
+    }
+  }
+  fact.folded_tokens /= fact.fragments.size();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LineageStarted> RollBack(FileSystem* fs,
@@ -126,7 +159,16 @@ absl::StatusOr<LineageStarted> RestoreBackup(
                           const RunCopy& copy) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<RunArchive> archive,
                      RunArchive::Read(fs, dir));
+    fact = LineageStarted();
     fact.lineage = lineage;
+    fact.reason =
+        absl::StrCat("restored from a backup", Dropped(archive->state()));
+    if (!copy.damage.ok()) {
+      absl::StrAppend(&fact.reason, "; what the journal held behind record ",
+                      copy.records, " is lost");
+      RETURN_IF_ERROR(BeginBeforeDamage(*archive, backup, fact));
+      return AppendToJournal(fs, dir, fact);
+    }
     for (uint32_t f = 0; f < archive->state().fragments.size(); ++f) {
       const uint64_t version = archive->state().fragments[f].version;
       LineageStarted::Fragment& begin = fact.fragments.emplace_back();
@@ -137,12 +179,6 @@ absl::StatusOr<LineageStarted> RestoreBackup(
       begin.folded_tokens = archive->state().fragments[f].folded_tokens;
     }
     fact.folded_tokens = archive->state().folded_tokens;
-    fact.reason =
-        absl::StrCat("restored from a backup", Dropped(archive->state()));
-    if (!copy.damage.ok()) {
-      absl::StrAppend(&fact.reason, "; what the journal held behind record ",
-                      copy.records, " is lost");
-    }
     return AppendToJournal(fs, dir, fact);
   };
   CopyOptions options;

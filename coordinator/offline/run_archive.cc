@@ -74,6 +74,12 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
     by_round_[{opened->fragment, opened->round}] = rounds_.size();
     rounds_.emplace_back().opened = *opened;
     rounds_.back().settings.swap(settings_);
+  } else if (std::holds_alternative<EpochStarted>(fact)) {
+    for (const FragmentState& fragment : state_.fragments) {
+      if (!fragment.open.has_value()) continue;
+      const auto f = static_cast<uint32_t>(&fragment - state_.fragments.data());
+      Find(f, fragment.open->round)->restarted = true;
+    }
   } else if (const auto* changed = std::get_if<SettingsChanged>(&fact)) {
     settings_.push_back(*changed);
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
@@ -106,9 +112,10 @@ absl::Status RunArchive::Take(const Journal::Record& record) {
                 : round.closed.has_value() && round.closed->members.empty();
         if (!kept) round.undone = true;
       }
-      Files& files = by_version_[{f, begin.version}].files;
-      files.theta_image = begin.theta_image;
-      files.momentum_image = begin.momentum_image;
+      Version& version = by_version_[{f, begin.version}];
+      version.digest = begin.digest;
+      version.files.theta_image = begin.theta_image;
+      version.files.momentum_image = begin.momentum_image;
     }
   }
   return absl::OkStatus();

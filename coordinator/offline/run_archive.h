@@ -36,6 +36,9 @@ struct RoundRecord {
   std::optional<VersionPublished> published;  // Never of a void round.
   // A later rollback or restore dropped it, or went back before its version.
   bool undone = false;
+  // The coordinator was started again while it was open: what its closing says
+  // of its duration counts from there.
+  bool restarted = false;
 };
 
 // One thread at a time.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/io/path.h"
 #include "common/io/remove_tree.h"
@@ -131,8 +132,9 @@ absl::StatusOr<RunCopy> CopyRun(
     TreeCopy copy(fs, state_dir, partial, progress);
     absl::StatusOr<RunCopy> result = CopyFiles(fs, state_dir, options, copy);
     last = result.status();
-    if (last.ok()) last = Verify(fs, partial);
+    // First, as a run with losses may have to go back to be whole.
     if (last.ok()) last = finish(partial, *result);
+    if (last.ok()) last = Verify(fs, partial);
     if (last.ok()) last = fs->Rename(partial, out);
     if (last.ok()) last = fs->SyncDir(DirName(out));
     if (last.ok()) return result;
@@ -140,7 +142,11 @@ absl::StatusOr<RunCopy> CopyRun(
     // Only what retention took meanwhile is worth another attempt.
     if (!absl::IsNotFound(last) && !absl::IsDataLoss(last)) break;
   }
-  return WithContext(last, absl::StrCat("copy of ", state_dir));
+  // The name of what is removed again tells nobody anything.
+  return WithContext(
+      absl::Status(last.code(),
+                   absl::StrReplaceAll(last.message(), {{partial, state_dir}})),
+      absl::StrCat("copy of ", state_dir));
 }
 
 absl::StatusOr<RunCopy> BackUp(FileSystem* fs, const std::string& state_dir,

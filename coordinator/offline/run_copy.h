@@ -35,8 +35,8 @@ absl::Status CheckOutside(FileSystem* fs, const std::string& out);
 // names and that is there, to `out`, which must not exist; appears under that
 // name only once all of it is durable and verified (VerifyRun). The files are
 // opened first, so that retention does not take them meanwhile; a copy that it
-// did overtake is begun again. `finish` may change the copy before it gets its
-// name.
+// did overtake is begun again. `finish` may change each copy before it is
+// verified.
 // `progress` is told the bytes so far.
 absl::StatusOr<RunCopy> CopyRun(
     FileSystem* fs, const std::string& state_dir, const std::string& out,

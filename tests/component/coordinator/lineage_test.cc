@@ -263,6 +263,88 @@ TEST_CASE("C7.2 what is before damage of the journal is saved on demand") {
   GoOn(run, before, version + 1);
 }
 
+TEST_CASE("C7.2 before damage of the journal, what can be rebuilt is saved") {
+  OfflineRun offline(/*segment_bytes=*/400);
+  TestRun& run = offline.run;
+  const Fencing before = run.coordinator->fencing();
+  run.End();
+  const std::vector<std::string> segments = run.FilesWith("journal-");
+  const std::string path = JoinPath(
+      kStateDir, SegmentName(static_cast<uint32_t>(segments.size() / 2)));
+  run.fs.FlipBit(path, ReadFile(&run.fs, path)->size() / 2, 1);
+  const uint64_t known = (*RunArchive::ReadToDamage(&run.fs, kStateDir))
+                             ->state()
+                             .fragments[0]
+                             .version;
+  REQUIRE(known >= 1);
+  REQUIRE(known < 4);
+  const auto remove = [&](const std::string& part) {
+    const std::vector<std::string> doomed = run.FilesWith(part);
+    REQUIRE_FALSE(doomed.empty());
+    for (const std::string& file : doomed) REQUIRE(run.fs.Remove(file).ok());
+  };
+  uint64_t version = known;
+  Digest digest;
+  std::string reason;
+  SECTION("the updates that lead on from an image are gone") {
+    version = known / 2 * 2;  // The image before.
+    if (version == known) {
+      remove(absl::StrCat("f00-v00000", version, "."));
+      version -= 2;
+    }
+    remove("spool/");
+    digest = version == 0 ? (*RunArchive::ReadToDamage(&run.fs, kStateDir))
+                                ->created()
+                                .fragments[0]
+                                .digest
+                          : offline.digests[version - 1];
+    reason = absl::StrCat("versions ", version + 1, " to ", known,
+                          " of fragment 0 cannot be rebuilt");
+  }
+  SECTION("no image is left of those that the journal tells of") {
+    for (uint64_t v = 0; v <= known; v += 2) {
+      remove(absl::StrCat("images/f00-v00000", v, "."));
+    }
+    digest = offline.digests[3];
+    reason =
+        absl::StrCat("of the image of version 4, under the number ", known);
+  }
+  const auto saved = RestoreBackup(&run.fs, kStateDir, "saved", kLineage,
+                                   /*accept_loss=*/true, IgnoreProgress);
+  INFO(saved.status());
+  REQUIRE(saved.ok());
+  INFO(saved->reason);
+  CHECK(absl::StrContains(saved->reason, reason));
+  CHECK(saved->fragments[0].version == version);
+  CHECK(saved->fragments[0].digest == digest);
+  CHECK(offline.Problem("saved") == "");
+  run.options.state_dir = "saved";
+  REQUIRE(run.Start().ok());
+  CHECK(run.digest() == digest);
+  GoOn(run, before, version + 1);
+  run.End();
+  CHECK(offline.Problem("saved") == "");
+}
+
+TEST_CASE("C7.2 where no image can be read the way on is named") {
+  OfflineRun offline(/*segment_bytes=*/400);
+  TestRun& run = offline.run;
+  run.End();
+  const std::string last = run.FilesWith("journal-").back();
+  run.fs.FlipBit(last, ReadFile(&run.fs, last)->size() / 2, 1);
+  for (const std::string& file : run.FilesWith("images/")) {
+    REQUIRE(run.fs.Remove(file).ok());
+  }
+  const absl::Status status =
+      RestoreBackup(&run.fs, kStateDir, "saved", kLineage,
+                    /*accept_loss=*/true, IgnoreProgress)
+          .status();
+  INFO(status);
+  CHECK(status.code() == Code::kNotFound);
+  CHECK(absl::StrContains(status.message(), "restore a backup"));
+  CHECK_FALSE(absl::StrContains(status.message(), ".tmp"));
+}
+
 TEST_CASE("a fork begins with theta and momentum of another run's version") {
   OfflineRun offline;
   TestRun& run = offline.run;

@@ -49,6 +49,20 @@ TEST_CASE(
   CHECK(offline.run.fs.mutations() == mutations);
 }
 
+TEST_CASE("a round that was open over a restart has no duration to tell") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  REQUIRE(run.Start().ok());
+  run.DeliverAll();
+  REQUIRE(run.AwaitVersion(6).ok());
+  const auto archive = offline.Archive();
+  REQUIRE(archive->rounds().size() >= 6);
+  for (const RoundRecord& round : archive->rounds()) {
+    CHECK(round.restarted == (round.opened.round == 6));
+  }
+}
+
 TEST_CASE("verify names the file that is damaged or gone") {
   OfflineRun offline;
   offline.run.End();

@@ -65,6 +65,48 @@ TEST_CASE("an evaluation is published when all slices are in") {
   REQUIRE(run.Do(other).status.code() == Code::kAlreadyExists);
 }
 
+TEST_CASE("what a rollback makes unknown is evaluated again") {
+  CoreRun run = EvaluatedRun();
+  const auto report = [&run] {
+    const EvalReportEvent a = Report(run, 0, 40.0, 10);
+    const EvalReportEvent b = Report(run, 1, 20.0, 20);
+    run.Do(a);
+    run.Do(b);
+  };
+  report();
+  FinishRound(run);
+  report();
+  FinishRound(run);
+  REQUIRE(run.state.last_eval->version == 1);
+  REQUIRE(run.state.eval->version == 2);
+  const auto roll_back = [&run](uint64_t version) {
+    LineageStarted lineage;
+    lineage.lineage = std::string(16, 'm');
+    lineage.fragments.resize(1);
+    lineage.fragments[0].version = version;
+    lineage.fragments[0].digest = CoreRun::VersionDigest(version);
+    REQUIRE(Evolve(run.state, lineage).ok());
+    run.soft = StartSoft(run.state, run.now);
+    run.Join("a");
+    run.Join("b");
+    REQUIRE(run.open());
+  };
+  SECTION("an older one's result is not kept") {
+    roll_back(0);
+    REQUIRE_FALSE(run.state.last_eval.has_value());
+    REQUIRE(run.state.eval->version == 0);
+  }
+  SECTION("one that was under way is begun anew") {
+    roll_back(2);
+    REQUIRE(run.state.eval->version == 2);
+  }
+  SECTION("the newest result stays known") {
+    roll_back(1);
+    REQUIRE(run.state.last_eval->version == 1);
+    REQUIRE_FALSE(run.state.eval.has_value());
+  }
+}
+
 TEST_CASE("bad evaluation reports are refused") {
   CoreRun run = EvaluatedRun();
   EvalReportEvent report = Report(run, 0, 40.0, 10);

@@ -85,7 +85,11 @@ int main(int argc, char** argv) {
                   ": one of debug, info, warning, error");
     }
   }
-  if (config_path.empty()) return Fail(kUsage);
+  if (config_path.empty()) {
+    return Fail(
+        std::string("diloco-coordinator: --config FILE is missing\n\n") +
+        kUsage);
+  }
   SetLogComponent("coordinator");
   InstallShutdownHandler();
   absl::StatusOr<LoadedRun> loaded =

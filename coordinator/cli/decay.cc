@@ -11,9 +11,13 @@ namespace {
 
 absl::Status RunDecay(const Invocation& invocation) {
   const std::string text = invocation.Get("tokens");
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        "decay needs --tokens N, a count such as 300k: the run ends so many "
+        "tokens after the open round");
+  }
   uint64_t tokens = 0;
-  const std::string problem =
-      text.empty() ? "it is missing" : ParseCount(text, &tokens);
+  const std::string problem = ParseCount(text, &tokens);
   if (!problem.empty() || tokens == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--tokens ", text, ": ",
@@ -32,7 +36,9 @@ CommandSpec DecayCommand() {
   command.name = "decay";
   command.summary = "begin the learning rate's decay now; the run ends with it";
   command.flags = {
-      {"tokens", "N", "folded tokens from the open round's end to the run's"},
+      {"tokens", "N",
+       "folded tokens from the open round's end to the run's "
+       "(required)"},
       {"reason", "TEXT", "kept in the journal and shown to everyone"}};
   command.details =
       "For train.schedule.shape wsd, before its decay has begun: sets "

@@ -74,15 +74,9 @@ std::string RoundText(const Fact& fact) {
 }
 
 std::string Text(const v1::RoundOpenedFact& fact) {
-  std::string text =
-      absl::StrCat(RoundText(fact), " open on version ", fact.base_version(),
-                   ": ", LeaseList(fact.leases()), "; deadline ",
-                   FormatSeconds(fact.deadline_ms() / 1000.0));
-  for (const auto& skipped : fact.skipped()) {
-    absl::StrAppend(&text, "; without ", skipped.worker(),
-                    Because(skipped.reason()));
-  }
-  return text + Because(fact.reason());
+  // The reason tells the deadline, and who was skipped.
+  return absl::StrCat(RoundText(fact), " open on version ", fact.base_version(),
+                      ": ", LeaseList(fact.leases()), Because(fact.reason()));
 }
 
 std::string Text(const v1::LeaseAddedFact& fact) {

@@ -95,17 +95,21 @@ void PrintRound(const RoundRecord& round, bool several) {
                                   ? absl::StrCat(round.published->version)
                               : closed.members.empty() ? "void"
                                                        : "folding";
-  std::printf("%s %8s %8.4f %9s %9s  %s; %s%s\n",
-              NumberText(round, several).c_str(), version.c_str(), closed.loss,
-              FormatSeconds(absl::ToDoubleSeconds(closed.duration)).c_str(),
-              round.published.has_value()
-                  ? FormatCount(round.published->folded_tokens).c_str()
-                  : "-",
-              closed.reason.c_str(), MemberText(round).c_str(),
-              round.extended.empty()
-                  ? ""
-                  : absl::StrCat("; extended ", round.extended.size(), " times")
-                        .c_str());
+  std::printf(
+      "%s %8s %8.4f %9s %9s  %s; %s%s\n", NumberText(round, several).c_str(),
+      version.c_str(), closed.loss,
+      !round.restarted
+          ? FormatSeconds(absl::ToDoubleSeconds(closed.duration)).c_str()
+          : "-",
+      round.published.has_value()
+          ? FormatCount(round.published->folded_tokens).c_str()
+          : "-",
+      closed.reason.c_str(), MemberText(round).c_str(),
+      round.extended.empty()
+          ? ""
+          : absl::StrCat("; extended ", round.extended.size(),
+                         round.extended.size() == 1 ? " time" : " times")
+                .c_str());
 }
 
 nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
@@ -149,7 +153,11 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
   }
   if (!round.closed.has_value()) return json;
   json["closed_because"] = round.closed->reason;
-  json["duration_seconds"] = absl::ToDoubleSeconds(round.closed->duration);
+  if (!round.restarted) {
+    json["duration_seconds"] = absl::ToDoubleSeconds(round.closed->duration);
+  } else {
+    json["duration_seconds"] = nullptr;
+  }
   json["loss"] = round.closed->loss;
   json["members"] = nlohmann::ordered_json::array();
   for (const RoundMember& member : round.closed->members) {

@@ -29,8 +29,10 @@ CommandSpec ReportCommand() {
   command.name = "report";
   command.summary = "sum up the run: loss, traffic against synchronous, time";
   command.details =
-      "Steps, bytes (on the wire, headers included) and times are what the\n"
-      "workers counted in their lives. Synchronous training is taken as ring\n"
+      "Steps are those whose tokens were folded. Bytes (on the wire, headers\n"
+      "included) and times are what the workers counted since they last "
+      "started\n"
+      "afresh. Synchronous training is taken as ring\n"
       "all-reduce of fp32 gradients at each inner step: with k workers each "
       "one\n"
       "sends 2 (k - 1) / k x 4 bytes a parameter and receives as much.\n";

@@ -23,6 +23,11 @@ absl::Status RunRollback(const Invocation& invocation) {
                    RollBack(FileSystem::Posix(), invocation.positional[0],
                             version, RandomBytes(16)));
   PrintLineage(invocation, invocation.positional[0], fact);
+  if (!invocation.json) {
+    std::printf(
+        "the versions after %llu are given up for good, once the run goes on\n",
+        static_cast<unsigned long long>(version));
+  }
   return absl::OkStatus();
 }
 
@@ -41,7 +46,10 @@ CommandSpec RollbackCommand() {
       "new\n"
       "lineage, by which workers know to drop what they hold and to pull "
       "theta\n"
-      "again. A finished run goes on, if train.tokens lets it.\n";
+      "again. A finished run goes on, if train.tokens lets it.\n"
+      "The versions after it are given up for good: take a backup before, or "
+      "fork the\n"
+      "run instead, where they may still be wanted.\n";
   command.example = "  dilococtl rollback state --to 32\n";
   command.run = RunRollback;
   return command;

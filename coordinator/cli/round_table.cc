@@ -26,6 +26,12 @@ std::vector<RoundRow> RoundTable::Feed(const v1::AdminEvent& event) {
   const v1::Record& record = event.record();
   std::vector<RoundRow> complete;
   if (record.has_round_opened() && last_ms_ == 0) last_ms_ = event.unix_ms();
+  if (record.has_round_opened()) {
+    opened_.insert(record.round_opened().fragment());
+  } else if (record.has_epoch_started()) {
+    cut_ = restarted_ = true;
+    opened_.clear();
+  }
   if (record.has_worker_joined() && record.worker_joined().fresh() &&
       event.unix_ms() > 0) {
     totals_[record.worker_joined().worker()] = {};
@@ -52,6 +58,9 @@ std::vector<RoundRow> RoundTable::Feed(const v1::AdminEvent& event) {
 void RoundTable::BeginAt(const v1::StatusResponse& status) {
   RoundRow before;
   Measure(status, before);
+  for (const v1::RoundStatus& round : status.rounds()) {
+    cut_ = cut_ || round.round() > 0;
+  }
 }
 
 std::vector<RoundRow> RoundTable::Flush() { return TakeWhile(UINT64_MAX); }
@@ -75,7 +84,9 @@ void RoundTable::CloseRound(const v1::RoundClosedFact& fact) {
   row.updates = fact.members_size();
   row.missing = fact.missing_size();
   row.train_loss = fact.loss();
-  row.seconds = static_cast<double>(fact.duration_ms()) / 1000;
+  if (!restarted_ || opened_.count(fact.fragment()) != 0) {
+    row.seconds = static_cast<double>(fact.duration_ms()) / 1000;
+  }
   row.void_reason = fact.members_size() == 0 ? fact.reason() : "";
   for (const auto& member : fact.members()) row.tokens += member.tokens();
 }
@@ -95,8 +106,9 @@ void RoundTable::Publish(const v1::AdminEvent& event) {
   last_ms_ = event.unix_ms();
   if (event.has_status()) {
     row.train_tokens = event.status().train_tokens();
-    row.measured = event.unix_ms() > 0;
-    if (row.measured) Measure(event.status(), row);
+    const bool whole = !cut_ || opened_.count(fact.fragment()) != 0;
+    row.measured = event.unix_ms() > 0 && whole;
+    if (event.unix_ms() > 0) Measure(event.status(), row);
   }
   waiting_.push_back(std::move(row));
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,12 @@ struct RoundRow {
   uint64_t folded_tokens = 0;       // Of the run so far.
   uint64_t train_tokens = 0;        // Where the run ends.
   // Between the version before and this one; of the round alone where the
-  // coordinator was started in between. 0: unknown.
+  // version before is not known. 0: unknown, also when the coordinator was
+  // started in between.
   double seconds = 0;
   uint64_t tokens = 0;
   // Traffic and beats are not in the journal: they are known of rounds since
-  // the coordinator's start.
+  // the coordinator's start, and of those that were counted from their opening.
   bool measured = false;
   uint64_t bytes_up = 0;
   uint64_t bytes_down = 0;
@@ -73,6 +75,11 @@ class RoundTable {
   // Closed, their versions not yet published; by fragment.
   std::map<uint32_t, RoundRow> closed_;
   std::map<uint32_t, uint64_t> versions_;  // By fragment, as far as seen.
+  // Rounds that were open when counting began tell of less; so do those over
+  // which the coordinator was started again. Not those of `opened_`.
+  bool cut_ = false;
+  bool restarted_ = false;
+  std::set<uint32_t> opened_;  // Fragments whose round opened since.
   // Of the version before, or the first round's opening; 0: unknown.
   int64_t last_ms_ = 0;
   uint64_t last_up_ = 0;

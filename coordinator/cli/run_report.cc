@@ -16,16 +16,19 @@ RunReport MakeRunReport(const v1::StatusResponse& status) {
     if (worker.rounds_folded() == 0) continue;
     const v1::ProgressReport& beat = worker.progress();
     ++report.workers;
-    report.inner_steps += beat.inner_steps();
+    report.counted_steps += beat.inner_steps();
     report.sent += static_cast<double>(beat.bytes_sent());
     report.received += static_cast<double>(beat.bytes_received());
     report.train_seconds += beat.train_seconds();
     report.transfer_seconds += beat.transfer_seconds();
     report.wait_seconds += beat.wait_seconds();
   }
+  report.inner_steps = status.batch_tokens() > 0
+                           ? status.folded_tokens() / status.batch_tokens()
+                           : report.counted_steps;
   if (report.workers > 0) {
     const double k = report.workers;
-    report.synchronous_sent = static_cast<double>(report.inner_steps) * 2 *
+    report.synchronous_sent = static_cast<double>(report.counted_steps) * 2 *
                               (k - 1) / k * 4 *
                               static_cast<double>(report.parameters);
   }
@@ -63,6 +66,12 @@ std::string ReportText(const v1::StatusResponse& status,
   absl::StrAppend(&text, "  bytes            ", FormatBytes(report.sent),
                   " sent, ", FormatBytes(report.received),
                   " received by the workers\n");
+  if (report.counted_steps < report.inner_steps) {
+    absl::StrAppend(&text, "                   counted over ",
+                    FormatCount(report.counted_steps),
+                    " steps, as what follows: since the workers last started "
+                    "afresh\n");
+  }
   if (report.synchronous_sent > 0) {
     absl::StrAppend(
         &text,
@@ -90,6 +99,7 @@ nlohmann::ordered_json ReportJson(const v1::StatusResponse& status,
   json["folded_tokens"] = status.folded_tokens();
   json["workers"] = report.workers;
   json["inner_steps"] = report.inner_steps;
+  json["counted_steps"] = report.counted_steps;
   json["parameters"] = report.parameters;
   json["eval"] = nullptr;
   if (status.has_eval()) json["eval"] = MessageToJson(status.eval());

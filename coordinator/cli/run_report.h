@@ -18,7 +18,10 @@ namespace diloco {
 // and times are those of each worker's life, over all its processes.
 struct RunReport {
   int workers = 0;           // k: those whose updates were folded.
-  uint64_t inner_steps = 0;  // Of all of them.
+  uint64_t inner_steps = 0;  // Whose tokens were folded, as the journal says.
+  // As the workers count, who begin anew when they start afresh: all below is
+  // of these.
+  uint64_t counted_steps = 0;
   uint64_t parameters = 0;
   double sent = 0;  // Bytes, all workers.
   double received = 0;

@@ -18,6 +18,14 @@
 namespace diloco {
 namespace {
 
+// A file's value is its digest.
+std::string Shown(const std::string& value) {
+  const bool digest =
+      value.size() == 64 &&
+      value.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return digest ? absl::StrCat(value.substr(0, 12), "...") : Printable(value);
+}
+
 absl::Status List(const Invocation& invocation) {
   AdminClient client(invocation.coordinator);
   ASSIGN_OR_RETURN(const v1::SettingsResponse settings, client.GetSettings());
@@ -35,8 +43,8 @@ absl::Status List(const Invocation& invocation) {
   std::printf("settings revision %llu; these may change:\n",
               static_cast<unsigned long long>(settings.revision()));
   for (const ChangeableSetting& setting : ChangeableSettings()) {
-    const std::string value = Printable(now[setting.key]);
-    const std::string then = Printable(next[setting.key]);
+    const std::string value = Shown(now[setting.key]);
+    const std::string then = Shown(next[setting.key]);
     std::printf(
         "  %-30s %-14s %s%s\n      %s\n", setting.key.c_str(), value.c_str(),
         value == then ? ""

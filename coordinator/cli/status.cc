@@ -113,8 +113,9 @@ std::string StatusText(const v1::StatusResponse& status) {
       &text, "  traffic   ",
       FormatBytes(static_cast<double>(status.bytes_received())),
       " from workers, ", FormatBytes(static_cast<double>(status.bytes_sent())),
-      " to workers\n  process   up ", FormatSeconds(status.uptime_seconds()),
-      ", epoch ", status.fencing().epoch(), ", ",
+      " to workers, since the coordinator's start\n  process   up ",
+      FormatSeconds(status.uptime_seconds()), ", epoch ",
+      status.fencing().epoch(), ", ",
       status.ready()
           ? "ready"
           : absl::StrCat("not ready: ", Printable(status.not_ready_reason())),

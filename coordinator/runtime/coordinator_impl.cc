@@ -185,6 +185,7 @@ void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
       if (it == joined.workers.end()) {
         return done(absl::InternalError("the join left no worker behind"));
       }
+      progress_[worker].state.clear();  // It was of the session before.
       done(JoinOutcome{fencing_, it->second.session, settings_.in_force(),
                        joined.settings_digest});
     });

@@ -1,6 +1,7 @@
 #include "coordinator/runtime/settings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -217,7 +218,9 @@ absl::StatusOr<SettingValues> Settings::PlanDecay(const State& state,
                                                  static_cast<double>(end));
   return SettingValues{
       {"train.tokens", absl::StrCat(end)},
-      {"train.schedule.decay_share", absl::StrFormat("%.17g", share)}};
+      // A millionth of the run more makes it a figure that can be read.
+      {"train.schedule.decay_share",
+       absl::StrFormat("%.6g", std::min(1.0, std::ceil(share * 1e6) / 1e6))}};
 }
 
 uint64_t Settings::TrainTokensAt(const State& state) const {

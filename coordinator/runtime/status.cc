@@ -39,12 +39,16 @@ StatusReport CoordinatorImpl::MakeStatus() const {
     if (fragment.open.has_value()) {
       out.open_round = fragment.open->round;
       out.open_for = now - soft.rounds[f].started_at;
-      out.deadline = fragment.open->deadline;
+      // From the opening, as `open_for`: extensions have moved it.
+      out.deadline = soft.rounds[f].deadline_from + fragment.open->deadline -
+                     soft.rounds[f].started_at;
       out.opened_because = fragment.open->reason;
       out.late = LateWorkers(state, *fragment.open);
-      out.leased =
-          static_cast<uint32_t>(fragment.open->leases.size() - out.late.size());
       out.delivered = static_cast<uint32_t>(fragment.open->committed.size());
+      // Nobody waits for those who left, are lost or came late.
+      out.leased = static_cast<uint32_t>(
+          out.delivered + WaitedFor(state, *fragment.open).size() +
+          fragment.open->refused.size());
     }
     report.fragments.push_back(out);
   }

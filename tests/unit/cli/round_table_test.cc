@@ -100,6 +100,39 @@ TEST_CASE("counters that start anew after a restart do not wrap around") {
   CHECK(table.Flush()[0].bytes_up == 300);
 }
 
+TEST_CASE("traffic of a round that was open at the start is not known") {
+  RoundTable table;
+  SECTION("of the coordinator") {
+    table.Feed(Opened(1, 1000));
+    v1::AdminEvent started;
+    started.mutable_record()->mutable_epoch_started()->set_epoch(2);
+    table.Feed(started);
+    // Its closing tells of the time since then.
+    auto closed = Closed(1, 2, 5.5);
+    closed.mutable_record()->mutable_round_closed()->set_duration_ms(2000);
+    RoundTable later = table;
+    later.Feed(closed);
+    later.Feed(Published(1, 1, 0, 0));
+    CHECK(later.Flush()[0].seconds == 0);
+  }
+  SECTION("of the watch") {
+    v1::StatusResponse status;
+    status.add_rounds()->set_round(1);
+    table.BeginAt(status);
+  }
+  table.Feed(Closed(1, 2, 5.5));
+  table.Feed(Published(1, 1, 3000, 300));
+  table.Feed(Opened(2, 3000));
+  table.Feed(Closed(2, 2, 5.0));
+  auto rows = table.Feed(Published(2, 2, 4000, 1500));
+  REQUIRE(rows.size() == 1);
+  CHECK_FALSE(rows[0].measured);
+  rows = table.Flush();
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].measured);
+  CHECK(rows[0].bytes_up == 1200);
+}
+
 TEST_CASE("a void round is a row of its own with the reason") {
   RoundTable table;
   const auto rows = table.Feed(Closed(3, 0, 0));

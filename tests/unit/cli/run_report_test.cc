@@ -40,6 +40,23 @@ TEST_CASE("a worker whose updates were never folded is not counted") {
   CHECK(report.sent == 8000.0);
 }
 
+TEST_CASE("steps are the run's, bytes those of the workers' lives") {
+  v1::StatusResponse status = TwoWorkers();
+  status.set_batch_tokens(100);
+  status.set_folded_tokens(10000);
+  CHECK_THAT(ReportText(status, MakeRunReport(status)),
+             !Catch::Contains("counted over"));
+  // A worker that has started afresh counts from there.
+  status.mutable_workers(0)->mutable_progress()->set_inner_steps(10);
+  const RunReport report = MakeRunReport(status);
+  CHECK(report.inner_steps == 100);
+  CHECK(report.counted_steps == 60);
+  CHECK(report.synchronous_sent == 240000.0);
+  CHECK_THAT(ReportText(status, report),
+             Catch::Contains("100 inner steps in all") &&
+                 Catch::Contains("counted over 60 steps"));
+}
+
 TEST_CASE("one worker alone has nothing to compare with") {
   v1::StatusResponse status = TwoWorkers();
   status.mutable_workers()->RemoveLast();

@@ -56,6 +56,7 @@ void PrintUsage(std::FILE* out) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
+    std::fputs("diloco-worker: a command is missing\n\n", stderr);
     PrintUsage(stderr);
     return diloco::kExitUsage;
   }

@@ -157,12 +157,13 @@ class Quickstart(unittest.TestCase):
                                        "worker-1.log"))
         self.assertIn("state=checkpoint", worker)
         # Written as they came: also those before the coordinator's restart
-        # have their traffic.
+        # have their traffic, but for the round that was open then.
         rows = [json.loads(row) for row in self.log(os.path.join(
             "work", self.only_run(), "rounds.json")).splitlines()]
         self.assertEqual(len(rows), len(ROUND.findall(log)))
+        cut = [row for row in rows if row["bytes_up"] is None]
+        self.assertLessEqual(len(cut), 1)
         for row in rows:
-            self.assertIsNotNone(row["bytes_up"])
             self.assertGreater(row["eval_loss"], 0)
 
 
@@ -216,7 +217,9 @@ class Short(Quickstart):
         for row in rounds:
             self.assertGreater(row["eval_loss"], 0)
             self.assertGreater(row["bits_per_byte"], 0)
-            self.assertGreater(row["seconds"], 0)
+        # Of the round that was open over the restart they are not known.
+        unknown = [row for row in rounds if row["seconds"] == 0]
+        self.assertLessEqual(len(unknown), 1)
         self.assertIsNone(rounds[0]["bytes_up"])
         self.assertGreater(rounds[3]["bytes_up"], 0)
         # Nothing of the workers' work is forgotten.

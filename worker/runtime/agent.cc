@@ -308,7 +308,10 @@ absl::Status Agent::Perform(const Action& action, const RunView& view) {
       Report("waiting");
       link_->WaitForChange(view.revision, kIdleWait);
       const absl::Duration waited = options_.clock->Now() - begin;
-      progress_.wait_seconds += absl::ToDoubleSeconds(waited);
+      // A pause is nobody's waste.
+      if (view.phase != RunView::Phase::kPaused) {
+        progress_.wait_seconds += absl::ToDoubleSeconds(waited);
+      }
       if (std::any_of(local_.fragments.begin(), local_.fragments.end(),
                       IsTaken)) {
         stalled_ += waited;
@@ -415,7 +418,7 @@ absl::Status Agent::TrainStep(const RunView& view) {
     last_log_ = now;
     DILOCO_LOG(INFO) << absl::StrFormat(
         "inner step %d | round %d (%d/%d) | loss %.4f | gnorm %.3f | lr %.2e | "
-        "%.1f ms | %.0f tok/s | run at %.1f%%",
+        "%.1f ms | %.0f tok/s | schedule at %.1f%%",
         inner_steps_, window.round, window.steps_done, steps, result.loss,
         result.grad_norm, lr, seconds * 1e3,
         static_cast<double>(result.tokens) / std::max(seconds, 1e-9),

@@ -205,7 +205,16 @@ absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
     if (eval.version != *local_.fragments[0].version || eval.slice != slice) {
       continue;
     }
+    const std::string what =
+        absl::StrCat(" worker=", options_.worker, " version=", eval.version,
+                     " slice=", slice, " windows=", eval.windows);
+    DILOCO_LOG(INFO) << "evaluates" << what;
+    const Instant begin = options_.clock->Now();
     ASSIGN_OR_RETURN(const LossSum sum, EvaluateWindows(eval));
+    DILOCO_LOG(INFO) << "evaluated" << what << " seconds="
+                     << absl::ToDoubleSeconds(options_.clock->Now() - begin)
+                     << " tokens=" << sum.tokens << " loss="
+                     << sum.loss_sum / static_cast<double>(sum.tokens);
     link_->AddEval(eval.version, slice, sum);
     local_.evaluated.push_back(slice);
     return absl::OkStatus();

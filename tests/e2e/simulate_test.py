@@ -56,6 +56,11 @@ class Simulate(unittest.TestCase):
     def test_theta_is_that_of_real_processes_with_small_updates(self):
         self.same_theta({"sync": {"up": "e3m0", "error_feedback": "on"}})
 
+    def test_theta_is_that_of_real_processes_with_overlap(self):
+        # Real processes take, send and fetch beside training; what arrives when
+        # does not matter.
+        self.same_theta({"sync": {"overlap": 3, "mix": 0.5}})
+
     def test_kill_speeds_lines_and_files(self):
         change = {"sync": {"deadline": "auto"}, "join": {"lease": "15s"}}
         with harness.Cluster(workers=3, rounds=4, change=change) as cluster:

@@ -11,10 +11,6 @@ namespace {
 
 using Kind = Action::Kind;
 
-// A window of which a coordinator's figures say that the run ends with it:
-// they are sums of rounded shares.
-constexpr double kEndOfRun = 1 - 1e-9;
-
 // What becomes of the steps of a round that is over.
 std::string FateOf(const Window& window, bool carry) {
   return absl::StrCat("round ", window.round,
@@ -160,8 +156,17 @@ void Append(Window& window, const Window& more) {
 
 bool EvalIsDue(const LocalState& local, const ViewInput::Eval& eval) {
   const auto& done = local.evaluated;
-  return eval.version == *local.fragments[0].version &&
-         std::find(done.begin(), done.end(), eval.slice) == done.end();
+  if (std::find(done.begin(), done.end(), eval.slice) != done.end()) {
+    return false;
+  }
+  if (eval.versions.empty()) {
+    return eval.version == *local.fragments[0].version;
+  }
+  return std::equal(eval.versions.begin(), eval.versions.end(),
+                    local.fragments.begin(), local.fragments.end(),
+                    [](uint64_t version, const HeldFragment& held) {
+                      return version == held.version;
+                    });
 }
 
 }  // namespace
@@ -235,7 +240,7 @@ Action NextAction(const LocalState& local, const ViewInput& view,
   }
   if (local.probe_due && view.phase != ViewInput::Phase::kFinished) {
     action.kind = Kind::kProbe;
-    action.version = *local.fragments[0].version;
+    action.version = ThetaVersion(local);
     return action;
   }
   for (const ViewInput::Eval& eval : view.evals) {
@@ -280,7 +285,7 @@ void BeginWindow(HeldFragment& fragment, const ViewInput::Lease& lease,
   window.round = lease.round;
   window.base_version = lease.base_version;
   window.delivered = false;
-  window.last = lease.progress + lease.steps * lease.progress_step >= kEndOfRun;
+  window.last = lease.last;
   window.progress = lease.progress;
   window.progress_step = lease.progress_step;
 }
@@ -315,6 +320,14 @@ void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss) {
     window.loss_sum += *loss;
     ++window.losses;
   }
+}
+
+uint64_t ThetaVersion(const LocalState& local) {
+  uint64_t sum = 0;
+  for (const HeldFragment& fragment : local.fragments) {
+    sum += fragment.version.value_or(0);
+  }
+  return sum;
 }
 
 double ProgressOfNextStep(const LocalState& local) {

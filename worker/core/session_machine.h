@@ -80,6 +80,7 @@ struct ViewInput {
     uint32_t window_steps = 0;
     double progress = 0;
     double progress_step = 0;
+    bool last = false;  // No window of the fragment is expected to follow.
   };
   struct Fragment {
     uint64_t version = 0;
@@ -88,8 +89,9 @@ struct ViewInput {
   };
   std::vector<Fragment> fragments;
   struct Eval {
-    uint64_t version = 0;
+    uint64_t version = 0;  // Of theta.
     uint32_t slice = 0;
+    std::vector<uint64_t> versions;  // By fragment; empty: there is one.
   };
   std::vector<Eval> evals;
 };
@@ -151,6 +153,9 @@ void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry);
 void ForgetTake(HeldFragment& fragment);
 // Counts an inner step in every fragment.
 void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss);
+// The number of the copy of theta that is held: the sum of the fragments'
+// versions.
+uint64_t ThetaVersion(const LocalState& local);
 // The run's progress at the end of the next step: that of the fragment which is
 // furthest.
 double ProgressOfNextStep(const LocalState& local);

@@ -33,9 +33,9 @@ absl::Status AsConfigured(const absl::Status& status) {
 }
 
 ViewInput::Lease ToLease(const RunView::Lease& lease) {
-  return {lease.round,        lease.base_version, lease.steps,
-          lease.delivered,    lease.window_steps, lease.progress,
-          lease.progress_step};
+  return {lease.round,         lease.base_version, lease.steps,
+          lease.delivered,     lease.window_steps, lease.progress,
+          lease.progress_step, lease.last};
 }
 
 // A lease that the view has, as an action of it is under way.
@@ -123,16 +123,29 @@ void Agent::Report(const std::string& state) {
   if (window_timed_ > 0) {
     progress_.step_seconds = window_seconds_ / window_timed_;
   }
-  if (!local_.fragments.empty()) {
-    const Window& window = local_.fragments[FragmentAtWork()].window;
-    progress_.round = window.round;
-    progress_.window_step = window.steps_done;
-    progress_.unsent_steps = window.delivered ? 0 : window.steps;
-    progress_.unsent_tokens = window.delivered ? 0 : window.tokens;
-    if (local_.fragments[0].version.has_value()) {
-      progress_.version = *local_.fragments[0].version;
-      progress_.digest = copies_[0].digest;
+  progress_.others.clear();
+  for (uint32_t i = 0; i < local_.fragments.size(); ++i) {
+    const HeldFragment& held = local_.fragments[i];
+    const Window& window = held.window;
+    ProgressReport::FragmentProgress own;
+    own.fragment = i;
+    own.round = window.round;
+    own.window_step = window.steps_done;
+    own.unsent_steps = window.delivered ? 0 : window.steps;
+    own.unsent_tokens = window.delivered ? 0 : window.tokens;
+    own.version = held.version.value_or(0);
+    if (held.version.has_value()) own.digest = copies_[i].digest;
+    if (i > 0) {
+      progress_.others.push_back(own);
+      continue;
     }
+    progress_.round = own.round;
+    progress_.window_step = own.window_step;
+    progress_.unsent_steps = own.unsent_steps;
+    progress_.unsent_tokens = own.unsent_tokens;
+    if (!held.version.has_value()) continue;
+    progress_.version = own.version;
+    progress_.digest = own.digest;
   }
   link_->SetProgress(progress_);
 }
@@ -168,7 +181,7 @@ ViewInput Agent::ToInput(const RunView& view, Leaving leaving) const {
     input.fragments[lease.fragment].lease = ToLease(lease);
   }
   for (const RunView::Eval& eval : view.evals) {
-    input.evals.push_back({eval.version, eval.slice});
+    input.evals.push_back({eval.version, eval.slice, eval.versions});
   }
   return input;
 }
@@ -212,7 +225,7 @@ absl::Status Agent::Loop() {
     }
     TakeOverSettings(*view);
     const Instant begin = options_.clock->Now();
-    absl::Status status = CollectJobs(*view);
+    absl::Status status = CollectJobs(*view, *leaving);
     for (size_t i = 0; i < copies_.size(); ++i) {
       const Copy& copy = copies_[i];
       HeldFragment& held = local_.fragments[i];
@@ -283,7 +296,7 @@ absl::Status Agent::Perform(const Action& action, const RunView& view) {
       break;
     case Kind::kEvaluate:
       Report("evaluating");
-      status = EvaluateSlice(view, action.slice);
+      status = EvaluateSlice(view, action.version, action.slice);
       break;
     case Kind::kBegin: {
       const HeldFragment& fragment = local_.fragments[action.fragment];

@@ -143,7 +143,8 @@ class Agent {
   // This copy of a fragment is not what everybody else holds: forgets it, and
   // says so here and at the coordinator.
   void Alarm(uint32_t fragment, uint64_t version, const std::string& why);
-  absl::Status EvaluateSlice(const RunView& view, uint32_t slice);
+  absl::Status EvaluateSlice(const RunView& view, uint64_t version,
+                             uint32_t slice);
   absl::StatusOr<LossSum> EvaluateWindows(const RunView::Eval& eval);
   absl::StatusOr<std::string> Fetch(const Digest& digest, uint64_t bytes,
                                     const std::string& name) const;
@@ -172,7 +173,7 @@ class Agent {
   bool MaySendAgain(const RunView::Lease& lease);
   absl::Status StartSending(uint32_t fragment, bool with_checkpoint);
   // Takes over what jobs have done, and starts what can follow.
-  absl::Status CollectJobs(const RunView& view);
+  absl::Status CollectJobs(const RunView& view, Leaving leaving);
   absl::Status CollectHandIn(uint32_t fragment);
   void EndJobs(Copy& copy);
   // Where jobs run; null: on the training thread.

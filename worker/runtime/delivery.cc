@@ -219,7 +219,7 @@ absl::Status Agent::CollectHandIn(uint32_t fragment) {
   return absl::OkStatus();
 }
 
-absl::Status Agent::CollectJobs(const RunView& view) {
+absl::Status Agent::CollectJobs(const RunView& view, Leaving leaving) {
   for (uint32_t i = 0; i < copies_.size(); ++i) {
     Copy& copy = copies_[i];
     RETURN_IF_ERROR(CollectHandIn(i));
@@ -227,11 +227,15 @@ absl::Status Agent::CollectJobs(const RunView& view) {
       Fetching fetching = copy.fetching->Take();
       copy.fetching.reset();
       progress_.transfer_seconds += absl::ToDoubleSeconds(fetching.taken);
+      // One that leaves takes on no version.
+      if (absl::IsCancelled(fetching.files.status())) continue;
       RETURN_IF_ERROR(fetching.files.status());
       copy.fetched = *std::move(fetching.files);
     }
   }
-  if (JobThreads() == nullptr) return absl::OkStatus();
+  if (JobThreads() == nullptr || leaving != Leaving::kNo) {
+    return absl::OkStatus();
+  }
   for (const RunView::Fragment& seen : view.fragments) {
     if (seen.fragment >= copies_.size()) continue;
     Copy& copy = copies_[seen.fragment];

@@ -39,11 +39,10 @@ absl::Status Agent::Probe(const RunView& view) {
     ASSIGN_OR_RETURN(progress_.step_seconds, TimeSteps());
   }
   if (!progress_.probe.has_value() ||
-      progress_.probe->version != *local_.fragments[0].version) {
+      progress_.probe->version != ThetaVersion(local_)) {
     ProgressReport::Probe probe;
-    probe.version = *local_.fragments[0].version;
-    if (view.probe.has_value() &&
-        view.probe->version == *local_.fragments[0].version) {
+    probe.version = ThetaVersion(local_);
+    if (view.probe.has_value() && view.probe->version == ThetaVersion(local_)) {
       ASSIGN_OR_RETURN(const LossSum sum, EvaluateWindows(*view.probe));
       probe.first_window = view.probe->first_window;
       probe.windows = view.probe->windows;

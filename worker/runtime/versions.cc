@@ -146,8 +146,13 @@ void Agent::Alarm(uint32_t fragment, uint64_t version, const std::string& why) {
                     << " fragment=" << fragment << " error=\"" << why << "\"";
   Report("repairing");
   ProgressReport alarm = progress_;
-  alarm.version = version;
-  alarm.digest = copies_[fragment].digest;
+  if (fragment == 0) {
+    alarm.version = version;
+    alarm.digest = copies_[0].digest;
+  } else {
+    alarm.others[fragment - 1].version = version;
+    alarm.others[fragment - 1].digest = copies_[fragment].digest;
+  }
   link_->SetProgress(alarm);
   link_->BeatNow();
   EndJobs(copies_[fragment]);
@@ -200,11 +205,10 @@ absl::StatusOr<LossSum> Agent::EvaluateWindows(const RunView::Eval& eval) {
   return sum;
 }
 
-absl::Status Agent::EvaluateSlice(const RunView& view, uint32_t slice) {
+absl::Status Agent::EvaluateSlice(const RunView& view, uint64_t version,
+                                  uint32_t slice) {
   for (const RunView::Eval& eval : view.evals) {
-    if (eval.version != *local_.fragments[0].version || eval.slice != slice) {
-      continue;
-    }
+    if (eval.version != version || eval.slice != slice) continue;
     const std::string what =
         absl::StrCat(" worker=", options_.worker, " version=", eval.version,
                      " slice=", slice, " windows=", eval.windows);

@@ -74,7 +74,7 @@ TEST_CASE("after a cold start the probe comes first, on the newest version") {
   Local local;
   local.probe_due = true;
   ViewInput view = Running(3, 4, 5);
-  view.evals = {{3, 0}};
+  view.evals = {{3, 0, {}}};
   REQUIRE(Next(local, view) == Kind::kPull);
   local.fragments[0].version = 2;
   REQUIRE(Next(local, view) == Kind::kCatchUp);
@@ -165,7 +165,7 @@ TEST_CASE("C6.4 a new lease on the same base starts from the anchor") {
 TEST_CASE("evaluation happens at any step of a window, once a slice") {
   Local local(3);
   ViewInput view = Running(3, 4, 2);
-  view.evals = {{2, 0}, {3, 1}};
+  view.evals = {{2, 0, {}}, {3, 1, {}}};
   const Action action = Next(local, view, LatePolicy::kCarry);
   REQUIRE(action.kind == Kind::kEvaluate);
   REQUIRE(action.slice == 1);
@@ -174,8 +174,24 @@ TEST_CASE("evaluation happens at any step of a window, once a slice") {
   local.window().round = 4;
   local.window().steps_done = local.window().steps = 1;
   REQUIRE(Next(local, view) == Kind::kStep);
-  view.evals.push_back({3, 2});
+  view.evals.push_back({3, 2, {}});
   REQUIRE(Next(local, view) == Kind::kEvaluate);
+}
+
+TEST_CASE("a copy of theta is evaluated when each fragment's version is held") {
+  LocalState local;
+  local.fragments.resize(2);
+  local.fragments[0].version = 3;
+  local.fragments[1].version = 2;
+  CHECK(ThetaVersion(local) == 5);
+  ViewInput view;
+  view.phase = ViewInput::Phase::kRunning;
+  view.fragments.resize(2);
+  view.evals = {{5, 0, {2, 3}}, {5, 1, {3, 2}}};
+  const Action action = Next(local, view, LatePolicy::kCarry);
+  CHECK(action.kind == Kind::kEvaluate);
+  CHECK(action.slice == 1);
+  CHECK(action.version == 5);
 }
 
 TEST_CASE("a finished run is evaluated, then left") {
@@ -184,7 +200,7 @@ TEST_CASE("a finished run is evaluated, then left") {
   view.phase = ViewInput::Phase::kFinished;
   view.fragments.resize(1);
   view.fragments[0].version = 7;
-  view.evals = {{7, 0}};
+  view.evals = {{7, 0, {}}};
   REQUIRE(Next(local, view) == Kind::kEvaluate);
   local.evaluated.push_back(0);
   REQUIRE(Next(local, view) == Kind::kFinish);
@@ -220,7 +236,7 @@ TEST_CASE("C5.4 a leaving worker takes on nothing new") {
     REQUIRE(Next(local, view) == Kind::kLeave);
   }
   SECTION("an evaluation") {
-    view.evals.push_back({3, 0});
+    view.evals.push_back({3, 0, {}});
     view.fragments[0].lease.reset();
     REQUIRE(Next(Local(3), view) == Kind::kLeave);
   }
@@ -399,8 +415,7 @@ TEST_CASE("nothing is trained ahead of a run's last result") {
   run.rules.overlap = 2;
   for (ViewInput::Fragment& fragment : run.view.fragments) {
     fragment.lease->steps = 2;
-    fragment.lease->progress = 0.9;
-    fragment.lease->progress_step = 0.05;
+    fragment.lease->last = true;
   }
   CHECK(run.Train(9).fragment == 0);
   CHECK(run.local.fragments[0].window.last);

@@ -320,6 +320,7 @@ class Checker {
                                              " is more than join.max_workers ",
                                              config.join.max_workers));
     }
+    CheckOuterSchedule();
     if (config.outer.rule == OuterRule::kSgd) {
       if (!table_.IsSet("outer.momentum")) config.outer.momentum = 0;
       if (config.outer.momentum != 0) {
@@ -335,6 +336,23 @@ class Checker {
                                " outer steps does worse than no communication; "
                                "use 0.5 below ",
                                kShortRunSteps));
+    }
+  }
+
+  void CheckOuterSchedule() {
+    const OuterSchedule& schedule = loaded_.config.outer.schedule;
+    if (schedule.shape != OuterShape::kConstant) {
+      if (schedule.decay_rounds == 0) {
+        Error("outer.schedule.decay_rounds",
+              "the shape linear or cosine needs it: expected 1 or more rounds");
+      }
+      return;
+    }
+    for (const char* key :
+         {"outer.schedule.decay_rounds", "outer.schedule.min_lr"}) {
+      if (table_.IsSet(key)) {
+        table_.Warn(errors_, key, "set, but the shape constant has no decay");
+      }
     }
   }
 
@@ -615,6 +633,11 @@ Policy MakePolicy(const RunConfig& config) {
   policy.outer_lr = config.outer.lr;
   policy.outer_momentum = config.outer.momentum;
   policy.nesterov = config.outer.rule == OuterRule::kNesterov;
+  policy.outer_schedule = config.outer.schedule;
+  policy.merge = config.sync.merge_rule;
+  policy.inner_lr = config.train.lr;
+  policy.screen_norm = config.screen.norm;
+  policy.screen_replay = config.screen.replay;
   policy.codec_up = config.sync.up;
   policy.guard_eval_rise = config.guard.eval_rise;
   policy.guard_norm_jump = config.guard.norm_jump;

@@ -32,7 +32,7 @@ enum class Preset { kDiloco, kFedavg, kStreaming };
 // kAuto: for codecs whose published recipes have it, or that none has tried
 // without: not for e3m0.
 enum class ErrorFeedback { kAuto, kOn, kOff };
-enum class OuterRule { kNesterov, kSgd };
+enum class OuterRule { kNesterov, kHeavyBall, kSgd };
 
 // A file whose content belongs to the run: where it lies and its SHA-256.
 struct ContentFile {
@@ -73,6 +73,7 @@ struct RunConfig {
     ShortRound short_round = ShortRound::kExtend;
     LatePolicy late = LatePolicy::kCarry;
     Weighting weight = Weighting::kTokens;
+    MergeRule merge_rule = MergeRule::kMean;
     Codec up = Codec::kFp16;
     ErrorFeedback error_feedback = ErrorFeedback::kAuto;
     bool stochastic_rounding = false;
@@ -83,7 +84,14 @@ struct RunConfig {
     OuterRule rule = OuterRule::kNesterov;
     double lr = 0.7;
     double momentum = 0.9;
+    OuterSchedule schedule = {};
   } outer;
+
+  // What refuses single updates.
+  struct Screens {
+    double norm = 20;  // Times the median; 0: none.
+    bool replay = true;
+  } screen;
 
   struct Join {
     uint32_t wait_for = 1;  // Workers that must join before round 1.

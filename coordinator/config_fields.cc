@@ -151,6 +151,31 @@ void AddTrain(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
              .change = boundary});
 }
 
+void AddOuterSchedule(FieldTable& table, OuterSchedule* schedule) {
+  const Change boundary = Change::kBoundary;
+  table.Add({.path = "outer.schedule.shape",
+             .value = Choice<OuterShape>(&schedule->shape,
+                                         {{"constant", OuterShape::kConstant},
+                                          {"linear", OuterShape::kLinear},
+                                          {"cosine", OuterShape::kCosine}}),
+             .doc = "Decay of outer.lr by round. Published recipes keep it "
+                    "constant.",
+             .change = boundary});
+  table.Add({.path = "outer.schedule.warmup_rounds",
+             .value = Count(&schedule->warmup_rounds, 0u, 1000000u),
+             .doc = "First rounds, in which outer.lr rises linearly.",
+             .change = boundary});
+  table.Add({.path = "outer.schedule.decay_rounds",
+             .value = Count(&schedule->decay_rounds, 0u, 1000000u),
+             .doc = "linear, cosine: rounds after those, at whose end outer.lr "
+                    "is at min_lr, where it stays.",
+             .change = boundary});
+  table.Add({.path = "outer.schedule.min_lr",
+             .value = Real(&schedule->min_lr, kShare),
+             .doc = "Where the decay ends, as a factor of outer.lr.",
+             .change = boundary});
+}
+
 void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
   RunConfig::Sync* sync = &config->sync;
   const Change boundary = Change::kBoundary;
@@ -253,6 +278,17 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
            {"share", "tokens2_per_step"}),
        .doc = "Weight of an update in the mean.",
        .change = boundary});
+  std::vector<std::pair<std::string, MergeRule>> rules;
+  for (MergeRule rule : kMergeRules) {
+    rules.push_back({MergeRuleName(rule), rule});
+  }
+  table.Add({.path = "sync.merge_rule",
+             .value = Choice<MergeRule>(&sync->merge_rule, rules),
+             .doc = "How a round's updates become one, tensor by tensor. mean: "
+                    "weighted; norm_clipped: of updates clipped to their "
+                    "median norm; radial_directional: mean norm times mean "
+                    "direction, but for embeddings.",
+             .change = boundary});
   std::vector<std::pair<std::string, Codec>> codecs;
   for (Codec codec : kCodecs) codecs.push_back({CodecName(codec), codec});
   table.Add({.path = "sync.up",
@@ -286,6 +322,7 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
   table.Add({.path = "outer.rule",
              .value = Choice<OuterRule>(&config->outer.rule,
                                         {{"nesterov", OuterRule::kNesterov},
+                                         {"heavy_ball", OuterRule::kHeavyBall},
                                          {"sgd", OuterRule::kSgd}}),
              .doc = "Outer optimiser."});
   table.Add({.path = "outer.lr",
@@ -296,6 +333,26 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
              .value = Real(&config->outer.momentum, kDecayRate),
              .doc = "Outer momentum; sgd has none.",
              .change = boundary});
+  AddOuterSchedule(table, &config->outer.schedule);
+}
+
+void AddScreens(FieldTable& table, RunConfig::Screens* screen) {
+  table.Add({.path = "screen.norm",
+             .value = OrWord(
+                 Real(&screen->norm, {1, 1e6, true}), "never",
+                 [screen] { return screen->norm == 0; },
+                 [screen] { screen->norm = 0; }),
+             .doc = "Refuses an update whose norm, over the learning rates "
+                    "that its steps add up to, is so many times the median of "
+                    "the round's from 4 updates on, else of its worker's last "
+                    "16, once it has 10.",
+             .change = Change::kAtOnce});
+  table.Add({.path = "screen.replay",
+             .value = Bool(&screen->replay),
+             .doc = "Refuses an update that was accepted before, from "
+                    "whichever worker.",
+             .change = Change::kAtOnce});
+  table.Refuse("screen.cosine", "not available yet in this build; remove it");
 }
 
 void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
@@ -429,6 +486,7 @@ FieldTable RunFileTable(RunConfig* config, RunFileExtras* extras,
   AddData(table, config, extras, base);
   AddTrain(table, config, extras);
   AddSync(table, config, extras);
+  AddScreens(table, &config->screen);
   AddRest(table, config, extras, base);
   table.Refuse("prices", "not available yet in this build; remove it");
   return table;

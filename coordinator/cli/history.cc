@@ -144,8 +144,15 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
   }
   json["refused"] = nlohmann::ordered_json::array();
   for (const UpdateRefused& refused : round.refused) {
-    json["refused"].push_back(
-        {{"worker", refused.worker}, {"reason", refused.reason}});
+    nlohmann::ordered_json& entry = json["refused"].emplace_back();
+    entry["worker"] = refused.worker;
+    entry["reason"] = refused.reason;
+    entry["screen"] = ScreenName(refused.screen);
+    if (refused.screen == Screen::kNorm) {
+      entry["norm_per_lr"] = refused.figure;
+      entry["limit"] = refused.limit;
+    }
+    entry["digest"] = refused.digest.ToHex();
   }
   json["settings"] = nlohmann::ordered_json::array();
   for (const SettingsChanged& changed : round.settings) {
@@ -159,6 +166,8 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
     json["duration_seconds"] = nullptr;
   }
   json["loss"] = round.closed->loss;
+  json["merge_rule"] = MergeRuleName(round.closed->merge);
+  json["outer_lr"] = round.closed->outer_lr;
   json["members"] = nlohmann::ordered_json::array();
   for (const RoundMember& member : round.closed->members) {
     json["members"].push_back({{"worker", member.worker},
@@ -166,6 +175,7 @@ nlohmann::ordered_json HistoryJson(const RoundRecord& round) {
                                {"share", Share(round, member)},
                                {"tokens", member.tokens},
                                {"norm", NormOf(round, member.worker)},
+                               {"norm_per_lr", member.norm_per_lr},
                                {"digest", member.digest.ToHex()}});
   }
   json["missing"] = round.closed->missing;
@@ -208,7 +218,9 @@ CommandSpec HistoryCommand() {
       "of the round's windows; TOOK counts from the opening, or from a "
       "restart\n"
       "of the coordinator in between; undone is what a rollback or a restored\n"
-      "backup left behind. --json prints one object a round.\n";
+      "backup left behind. --json prints one object a round, with the figures "
+      "of\n"
+      "screens.\n";
   command.example =
       "  dilococtl history state\n"
       "  dilococtl history state --json | jq 'select(.missing != [])'\n";

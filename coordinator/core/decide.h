@@ -22,6 +22,7 @@ absl::Status OnEvent(Draft& draft, const ProbeEvent& event);
 // decide_upload.cc
 absl::Status OnEvent(Draft& draft, const UpdateVerifiedEvent& event);
 absl::Status OnEvent(Draft& draft, const UpdateUnusableEvent& event);
+void SayRefused(Draft& draft, const UpdateRefused& refused);
 
 // decide_round.cc
 absl::Status OnEvent(Draft& draft, const FoldDoneEvent& event);

@@ -4,6 +4,7 @@
 #include "coordinator/core/decide.h"
 #include "coordinator/core/evolve_round.h"
 #include "coordinator/core/round_policy.h"
+#include "coordinator/core/screen.h"
 #include "coordinator/core/soft.h"
 
 namespace diloco {
@@ -25,7 +26,11 @@ std::vector<const UpdateCommitted*> Usable(const State& state,
 std::string WhyMissing(const Draft& draft, const OpenRound& open,
                        const std::string& name) {
   const auto refused = open.refused.find(name);
-  if (refused != open.refused.end()) return absl::StrCat(name, " (refused)");
+  if (refused != open.refused.end()) {
+    return refused->second.screen == Screen::kContent
+               ? absl::StrCat(name, " (refused)")
+               : absl::StrCat(name, " (refused: ", refused->second.reason, ")");
+  }
   switch (draft.state().workers.at(name).membership) {
     case Membership::kActive:
       if (!IsSuspect(draft.policy(), draft.soft(), name, draft.now())) {
@@ -50,9 +55,11 @@ void Close(Draft& draft, uint32_t fragment, absl::string_view why,
   RoundClosed closed;
   closed.fragment = fragment;
   closed.round = open.round;
-  closed.outer_lr = policy.outer_lr;
+  closed.outer_lr =
+      policy.outer_lr * OuterLrFactor(policy.outer_schedule, open.round);
   closed.outer_momentum = policy.outer_momentum;
   closed.nesterov = policy.nesterov;
+  closed.merge = policy.merge;
   closed.duration = WholeMilliseconds(
       draft.now() - RoundTimes(draft.soft(), fragment).started_at);
   double loss_sum = 0;
@@ -66,6 +73,8 @@ void Close(Draft& draft, uint32_t fragment, absl::string_view why,
           std::min(update->value.tokens, open.leases.at(update->worker).tokens);
       member.weight =
           policy.weighting == Weighting::kTokens ? member.tokens : 1;
+      member.norm_per_lr =
+          NormPerLr(policy, open.leases.at(update->worker), *update);
       loss_sum += update->value.loss * static_cast<double>(member.tokens);
       loss_tokens += static_cast<double>(member.tokens);
     }
@@ -136,11 +145,18 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
   const Policy& policy = draft.policy();
   const std::vector<std::string> waited = WaitedFor(draft.state(), open);
   const std::vector<std::string> late = LateWorkers(draft.state(), open);
-  const size_t usable = Usable(draft.state(), open).size();
-  const size_t needed = std::max<uint32_t>(1, policy.min_updates);
   const bool overdue =
       draft.now() - RoundTimes(draft.soft(), fragment).deadline_from >=
       open.deadline;
+  if (waited.empty() || overdue) {
+    for (UpdateRefused& refused :
+         ScreenRound(policy, draft.state(), fragment)) {
+      SayRefused(draft, refused);
+      draft.Add(std::move(refused));
+    }
+  }
+  const size_t usable = Usable(draft.state(), open).size();
+  const size_t needed = std::max<uint32_t>(1, policy.min_updates);
   const std::string so_far = absl::StrCat(
       usable, " of ", open.leases.size() - late.size(), " updates in");
 

@@ -1,8 +1,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/screen.h"
 
 namespace diloco {
+
+void SayRefused(Draft& draft, const UpdateRefused& refused) {
+  draft.Say(absl::StrCat("update of worker ", refused.worker, " for round ",
+                         refused.round, " is refused: ", refused.reason));
+}
 
 absl::Status OnEvent(Draft& draft, const UpdateVerifiedEvent& event) {
   // The verified file has the size its value says: that was judged at Begin.
@@ -21,6 +27,13 @@ absl::Status OnEvent(Draft& draft, const UpdateVerifiedEvent& event) {
       break;
   }
   TakeBack(draft, event.worker);
+  std::optional<UpdateRefused> replay = ScreenReplay(
+      draft.policy(), draft.state().fragments[event.fragment], event);
+  if (replay.has_value()) {
+    SayRefused(draft, *replay);
+    draft.Add(*std::move(replay));
+    return absl::OkStatus();
+  }
   UpdateCommitted committed;
   committed.fragment = event.fragment;
   committed.round = event.round;
@@ -52,10 +65,10 @@ absl::Status OnEvent(Draft& draft, const UpdateUnusableEvent& event) {
         "worker ", event.worker, " already delivered its update for round ",
         event.round, "; it stays valid"));
   }
-  draft.Say(absl::StrCat("update of worker ", event.worker, " for round ",
-                         event.round, " is refused: ", event.reason));
-  draft.Add(UpdateRefused{event.fragment, event.round, event.worker,
-                          event.digest, event.reason});
+  UpdateRefused refused{event.fragment, event.round, event.worker, event.digest,
+                        event.reason};
+  SayRefused(draft, refused);
+  draft.Add(std::move(refused));
   return absl::OkStatus();
 }
 

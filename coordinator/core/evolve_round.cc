@@ -65,16 +65,37 @@ void AddLeases(FragmentState& fragment, const std::vector<Lease>& leases) {
 
 // Shared by the two verdicts on a worker's key.
 template <typename F>
-absl::Status CheckKeyUnused(const OpenRound& open, const F& fact) {
+absl::Status CheckKeyUnused(const OpenRound& open, const F& fact,
+                            bool committed = false) {
   if (open.leases.count(fact.worker) == 0) {
     return Impossible(fact, absl::StrCat(fact.worker, " holds no lease"));
   }
-  if (open.committed.count(fact.worker) != 0 ||
+  if ((open.committed.count(fact.worker) != 0) != committed ||
       open.refused.count(fact.worker) != 0) {
     return Impossible(
         fact, absl::StrCat("there is a verdict on ", fact.worker, " already"));
   }
   return absl::OkStatus();
+}
+
+template <typename T>
+void KeepNewest(std::vector<T>& values, size_t most) {
+  if (values.size() <= most) return;
+  values.erase(values.begin(), values.end() - static_cast<ptrdiff_t>(most));
+}
+
+// What later screens compare with.
+void Remember(FragmentState& fragment, const RoundClosed& fact) {
+  for (const auto& [name, update] : fragment.open->committed) {
+    fragment.seen.push_back({update.value.digest, fact.round, name});
+  }
+  KeepNewest(fragment.seen, kSeenUpdates);
+  for (const RoundMember& member : fact.members) {
+    if (member.norm_per_lr <= 0) continue;
+    std::vector<double>& norms = fragment.norm_history[member.worker];
+    norms.push_back(member.norm_per_lr);
+    KeepNewest(norms, kNormHistory);
+  }
 }
 
 }  // namespace
@@ -161,7 +182,10 @@ absl::Status EvolveRound(State& state, const UpdateCommitted& fact) {
 
 absl::Status EvolveRound(State& state, const UpdateRefused& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
-  RETURN_IF_ERROR(CheckKeyUnused(*fragment->open, fact));
+  // Those that compare a round's updates judge what was committed.
+  RETURN_IF_ERROR(CheckKeyUnused(*fragment->open, fact,
+                                 /*committed=*/fact.screen == Screen::kNorm));
+  fragment->open->committed.erase(fact.worker);
   fragment->open->refused[fact.worker] = fact;
   return absl::OkStatus();
 }
@@ -200,9 +224,8 @@ absl::Status EvolveRound(State& state, const RoundClosed& fact) {
     const double norm = open.committed.at(member.worker).norm;
     if (std::isfinite(norm)) norms.push_back(norm);
   }
-  if (norms.size() > kGuardNorms) {
-    norms.erase(norms.begin(), norms.end() - kGuardNorms);
-  }
+  KeepNewest(norms, kGuardNorms);
+  Remember(*fragment, fact);
   for (const auto& [name, committed] : open.committed) {
     fragment->last_committed[name] = committed;
     fragment->last_refused.erase(name);

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/io/digest.h"
 #include "common/tensor/codec.h"
+#include "coordinator/core/merge_rule.h"
 
 namespace diloco {
 
@@ -25,7 +26,8 @@ struct UpdateValue {
   Codec codec = Codec::kFp16;
   uint64_t tokens = 0;
   uint32_t steps = 0;
-  double loss = 0;  // Mean of the window, nats per token.
+  double loss = 0;    // Mean of the window, nats per token.
+  double lr_sum = 0;  // Inner learning rates of its steps; 0: not told.
 
   friend bool operator==(const UpdateValue&, const UpdateValue&) = default;
 };
@@ -62,6 +64,8 @@ struct RunCreated {
     Digest digest;  // Of version 0.
     FileRef theta_image;
     FileRef momentum_image;
+    // So that every fold can be done again from the state directory alone.
+    std::vector<MergeTensor> tensors = {};
     friend bool operator==(const Fragment&, const Fragment&) = default;
   };
   std::vector<Fragment> fragments;
@@ -159,13 +163,38 @@ struct UpdateCommitted {
                          const UpdateCommitted&) = default;
 };
 
-// The update was complete but unusable; its key is used up.
+// What an update was refused by (screen.h). On disk: never renumber.
+enum class Screen : uint32_t {
+  kContent = 0,  // Of its own bytes, on arrival.
+  kReplay = 1,
+  kNorm = 2,
+};
+inline constexpr Screen kScreens[] = {Screen::kContent, Screen::kReplay,
+                                      Screen::kNorm};
+constexpr const char* ScreenName(Screen screen) {
+  switch (screen) {
+    case Screen::kContent:
+      return "content";
+    case Screen::kReplay:
+      return "replay";
+    case Screen::kNorm:
+      return "norm";
+  }
+  return "unknown";
+}
+
+// The update was complete but unusable; its key is used up. By kNorm also one
+// that was committed: it does not count any more.
 struct UpdateRefused {
   uint32_t fragment = 0;
   uint64_t round = 0;
   std::string worker;
   Digest digest;
   std::string reason;
+  Screen screen = Screen::kContent;
+  // kNorm: norm over the summed learning rate, and the most that would pass.
+  double figure = 0;
+  double limit = 0;
   friend bool operator==(const UpdateRefused&, const UpdateRefused&) = default;
 };
 
@@ -174,6 +203,7 @@ struct RoundMember {
   uint64_t weight = 0;  // Tokens, clamped to the lease (or 1 when uniform).
   Digest digest;
   uint64_t tokens = 0;
+  double norm_per_lr = 0;  // NormPerLr of screen.h; 0: not recorded.
   friend bool operator==(const RoundMember&, const RoundMember&) = default;
 };
 
@@ -190,6 +220,7 @@ struct RoundClosed {
   double outer_momentum = 0;
   bool nesterov = true;
   std::string reason;
+  MergeRule merge = MergeRule::kMean;
   friend bool operator==(const RoundClosed&, const RoundClosed&) = default;
 };
 

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "common/config/run_settings.h"
 #include "coordinator/core/facts.h"
+#include "coordinator/core/outer_schedule.h"
 #include "coordinator/core/state.h"
 
 namespace diloco {
@@ -47,6 +48,12 @@ struct Policy {
   double outer_lr = 0.7;
   double outer_momentum = 0.9;
   bool nesterov = true;
+  OuterSchedule outer_schedule;
+  MergeRule merge = MergeRule::kMean;
+  double inner_lr = 4e-4;  // At its peak.
+  // Screens (screen.h).
+  double screen_norm = 0;  // Times the median; 0: none.
+  bool screen_replay = false;
   Codec codec_up = Codec::kFp16;
   uint32_t eval_every = 0;    // Versions; 0: never.
   uint64_t eval_windows = 0;  // Per evaluation, over all slices.

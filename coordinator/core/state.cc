@@ -395,6 +395,7 @@ struct Apply {
       fragment.last_committed.erase(longest->first);
       fragment.last_refused.erase(longest->first);
       fragment.windows.erase(longest->first);
+      fragment.norm_history.erase(longest->first);
     }
     state.workers.erase(longest);
   }

@@ -81,6 +81,17 @@ struct WindowState {
   friend bool operator==(const WindowState&, const WindowState&) = default;
 };
 
+// An update that was accepted, for the recognition of one that comes again.
+struct SeenUpdate {
+  Digest digest;
+  uint64_t round = 0;
+  std::string worker;
+
+  friend bool operator==(const SeenUpdate&, const SeenUpdate&) = default;
+};
+inline constexpr size_t kSeenUpdates = 1024;
+inline constexpr size_t kNormHistory = 16;
+
 struct FragmentState {
   uint64_t version = 0;
   Digest digest;
@@ -95,6 +106,10 @@ struct FragmentState {
   // The last verdict on each worker's key, for repeated calls after the close.
   std::map<std::string, StoredUpdate> last_committed;
   std::map<std::string, UpdateRefused> last_refused;
+  // What screens compare with, oldest first: the updates accepted last, and
+  // norm_per_lr of each worker's updates that were folded last.
+  std::vector<SeenUpdate> seen;
+  std::map<std::string, std::vector<double>> norm_history;
 
   friend bool operator==(const FragmentState&, const FragmentState&) = default;
 };

@@ -21,10 +21,21 @@ void Note(std::string& notice, absl::string_view text) {
   absl::StrAppend(&notice, text);
 }
 
+// One that only the close of its round found out is told of afterwards.
+void TellRefused(const UpdateRefused& refused, std::string& notice) {
+  Note(notice, absl::StrCat("the update of ", refused.worker, " in round ",
+                            refused.round, " was refused: ", refused.reason));
+}
+
 void ShowFragment(const Policy& policy, const State& state, const Soft& soft,
                   const std::string& worker, uint32_t fragment, Instant now,
                   WorkerView& view) {
   const FragmentState& of = state.fragments[fragment];
+  const auto before = of.last_refused.find(worker);
+  if (before != of.last_refused.end() &&
+      before->second.screen == Screen::kNorm) {
+    TellRefused(before->second, view.notice);
+  }
   if (of.folding.has_value()) {
     Note(view.notice,
          absl::StrCat(RoundName(state, fragment, of.folding->round),
@@ -43,8 +54,7 @@ void ShowFragment(const Policy& policy, const State& state, const Soft& soft,
                     waited.empty() ? "more workers" : NameList(waited)));
   const auto refused = of.open->refused.find(worker);
   if (refused != of.open->refused.end()) {
-    Note(view.notice, absl::StrCat("the update of ", worker,
-                                   " was refused: ", refused->second.reason));
+    TellRefused(refused->second, view.notice);
     return;
   }
   const auto lease = of.open->leases.find(worker);

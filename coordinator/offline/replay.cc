@@ -135,15 +135,24 @@ absl::StatusOr<FoldResult> FoldRound(RunArchive& archive,
   outer.lr = static_cast<float>(closed.outer_lr);
   outer.momentum = static_cast<float>(closed.outer_momentum);
   outer.nesterov = closed.nesterov;
+  const std::vector<MergeTensor>& tensors =
+      archive.created().fragments[closed.fragment].tensors;
+  if (closed.merge != MergeRule::kMean && tensors.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "round ", closed.round, " was folded by ", MergeRuleName(closed.merge),
+        ", and the run was created by a build whose journal does not say where "
+        "tensors begin: it cannot be folded again here"));
+  }
   NullFile files[3];
   FoldOutput output;
   output.blob = &files[0];
   output.theta_image = &files[1];
   output.momentum_image = &files[2];
-  ASSIGN_OR_RETURN(const FoldResult result,
-                   Fold(closed.fragment, members, outer, blob.header().codec,
-                        absl::MakeSpan(values->theta),
-                        absl::MakeSpan(values->momentum), output));
+  ASSIGN_OR_RETURN(
+      const FoldResult result,
+      Fold(closed.fragment, members, outer, blob.header().codec,
+           absl::MakeSpan(values->theta), absl::MakeSpan(values->momentum),
+           output, {closed.merge, tensors}));
   ++values->version;
   return result;
 }

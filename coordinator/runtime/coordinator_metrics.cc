@@ -9,6 +9,12 @@ constexpr char kRoundsHelp[] =
 constexpr char kUpdates[] = "diloco_coordinator_updates_total";
 constexpr char kUpdatesHelp[] = "Updates of workers, by result.";
 
+// Of each worker's newest update that a round closed with or refused.
+constexpr char kUpdateNorm[] = "diloco_coordinator_update_norm_per_lr";
+constexpr char kUpdateNormHelp[] =
+    "Norm of a worker's newest update over the learning rates of its steps, "
+    "which screen.norm compares.";
+
 constexpr char kLeases[] = "diloco_coordinator_leases_total";
 constexpr char kLeasesHelp[] =
     "Leases of rounds, by kind: opened ones are waited for, late ones not.";
@@ -49,6 +55,17 @@ std::map<ProbeVerdict::Kind, Counter*> AddProbes(MetricsRegistry* registry) {
     counters[kind] = registry->AddCounter("diloco_coordinator_probes_total",
                                           "Probes of joining workers.",
                                           {{"result", result}});
+  }
+  return counters;
+}
+
+std::map<Screen, Counter*> AddScreens(MetricsRegistry* registry) {
+  std::map<Screen, Counter*> counters;
+  for (const Screen screen : kScreens) {
+    counters[screen] =
+        registry->AddCounter("diloco_coordinator_updates_screened_total",
+                             "Updates that were refused, by screen.",
+                             {{"screen", ScreenName(screen)}});
   }
   return counters;
 }
@@ -110,6 +127,7 @@ CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry* registry)
                                              {{"result", "accepted"}})),
       updates_refused_(registry->AddCounter(kUpdates, kUpdatesHelp,
                                             {{"result", "refused"}})),
+      screened_(AddScreens(registry)),
       updates_missing_(registry->AddCounter(kUpdates, kUpdatesHelp,
                                             {{"result", "missing"}})),
       leases_opened_(
@@ -151,6 +169,9 @@ void CoordinatorMetrics::Count(const Fact& fact) {
   if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     (closed->members.empty() ? rounds_void_ : rounds_folded_)->Increment();
     updates_missing_->Increment(static_cast<double>(closed->missing.size()));
+    for (const RoundMember& member : closed->members) {
+      SetNorm(member.worker, member.norm_per_lr);
+    }
     round_seconds_->Observe(absl::ToDoubleSeconds(closed->duration));
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
     rounds_extended_->Increment();
@@ -163,9 +184,18 @@ void CoordinatorMetrics::Count(const Fact& fact) {
     leases_late_->Increment();
   } else if (std::holds_alternative<UpdateCommitted>(fact)) {
     updates_accepted_->Increment();
-  } else if (std::holds_alternative<UpdateRefused>(fact)) {
+  } else if (const auto* refused = std::get_if<UpdateRefused>(&fact)) {
     updates_refused_->Increment();
+    screened_.at(refused->screen)->Increment();
+    if (refused->screen == Screen::kNorm) {
+      SetNorm(refused->worker, refused->figure);
+    }
   }
+}
+
+void CoordinatorMetrics::SetNorm(const std::string& worker, double figure) {
+  registry_->AddGauge(kUpdateNorm, kUpdateNormHelp, {{"worker", worker}})
+      ->Set(figure);
 }
 
 void CoordinatorMetrics::CountProbe(ProbeVerdict::Kind kind) {
@@ -184,6 +214,7 @@ void CoordinatorMetrics::RemoveWorker(const std::string& worker) {
   for (const WorkerSeries& series : kWorkerSeries) {
     registry_->RemoveGauge(series.name, {{"worker", worker}});
   }
+  registry_->RemoveGauge(kUpdateNorm, {{"worker", worker}});
 }
 
 }  // namespace diloco

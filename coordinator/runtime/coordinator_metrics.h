@@ -34,6 +34,8 @@ class CoordinatorMetrics {
   Histogram* const fold_seconds;
 
  private:
+  void SetNorm(const std::string& worker, double figure);
+
   MetricsRegistry* const registry_;
   Gauge* const round_;
   Gauge* const version_;
@@ -46,6 +48,7 @@ class CoordinatorMetrics {
   Counter* const rounds_extended_;
   Counter* const updates_accepted_;
   Counter* const updates_refused_;
+  const std::map<Screen, Counter*> screened_;
   Counter* const updates_missing_;
   Counter* const leases_opened_;
   Counter* const leases_late_;

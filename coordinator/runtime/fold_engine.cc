@@ -14,6 +14,9 @@ namespace {
 
 // The newest one, and the one before it should that be damaged.
 constexpr int kImagesForStart = 2;
+// Refused updates that stay on disk longer than their round's others, for each
+// fragment.
+constexpr size_t kKeptEvidence = 4;
 
 }  // namespace
 
@@ -49,6 +52,7 @@ absl::StatusOr<RunCreated> FoldEngine::CreateRun(
         WriteImage(pending.momentum_image.get(), f, RangeOf(f, momentum_)));
     files.theta_image.bytes = files.momentum_image.bytes =
         PartFileBytes(Codec::kFp32, static_cast<int64_t>(theta.size()));
+    files.tensors = MergeTensorsOf(*options_.layout, f);
     files.digest = DigestOfValues(theta);
     RETURN_IF_ERROR(options_.versions->Commit(std::move(pending)));
     created.fragments.push_back(files);
@@ -67,6 +71,14 @@ void FoldEngine::Learn(const Fact& fact) {
   } else if (const auto* committed = std::get_if<UpdateCommitted>(&fact)) {
     fragments_[committed->fragment]
         .max_abs[{committed->round, committed->worker}] = committed->max_abs;
+  } else if (const auto* refused = std::get_if<UpdateRefused>(&fact)) {
+    const absl::Status kept = options_.spools->Quarantine(
+        refused->fragment, refused->round, refused->worker, refused->digest);
+    if (!kept.ok()) {
+      DILOCO_LOG(WARNING) << "a refused update is not kept worker="
+                          << refused->worker << " error=\"" << kept.message()
+                          << "\"";
+    }
   } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     if (!closed->members.empty()) {
       fragments_[closed->fragment].closed = *closed;
@@ -159,10 +171,12 @@ absl::StatusOr<VersionPublished> FoldEngine::FoldInto(
   output.theta_image = pending.theta_image.get();
   output.momentum_image = pending.momentum_image.get();
   output.threads = options_.threads;
+  const std::vector<MergeTensor> tensors =
+      MergeTensorsOf(*options_.layout, index);
   fragment.valid = false;
   const absl::StatusOr<FoldResult> folded =
       Fold(index, members, outer, options_.codec_down, RangeOf(index, theta_),
-           RangeOf(index, momentum_), output);
+           RangeOf(index, momentum_), output, {closed.merge, tensors});
   RETURN_IF_ERROR(WithContext(folded.status(), what));
   const FoldResult& result = *folded;
   VersionPublished published;
@@ -225,11 +239,7 @@ void FoldEngine::Prune(uint32_t index, Instant now) {
       std::erase_if(fragment.max_abs, [round](const auto& entry) {
         return entry.first.first <= round;
       });
-      const absl::Status pruned = options_.spools->Prune(index, round);
-      if (!pruned.ok()) {
-        DILOCO_LOG(WARNING)
-            << "old spools stay error=\"" << pruned.message() << "\"";
-      }
+      PruneSpools(index, round, kKeptEvidence);
     }
     fragment.history.erase(fragment.history.begin(),
                            fragment.history.lower_bound(base));
@@ -242,8 +252,22 @@ void FoldEngine::Prune(uint32_t index, Instant now) {
   }
 }
 
+void FoldEngine::PruneSpools(uint32_t index, uint64_t round, size_t evidence) {
+  const absl::Status pruned = options_.spools->Prune(index, round, evidence);
+  if (pruned.ok()) return;
+  DILOCO_LOG(WARNING) << "old spools stay error=\"" << pruned.message() << "\"";
+}
+
 void FoldEngine::MakeRoom(const std::function<bool()>& enough, Instant now) {
   for (uint32_t f = 0; f < fragments_.size(); ++f) Prune(f, now);
+  if (enough()) return;
+  for (uint32_t f = 0; f < fragments_.size(); ++f) {
+    // Of rounds that every later version can do without.
+    if (!fragments_[f].history.empty()) {
+      PruneSpools(f, fragments_[f].history.begin()->second.closed.round - 1,
+                  /*evidence=*/0);
+    }
+  }
   bool more = true;
   while (more && !enough()) {
     more = false;

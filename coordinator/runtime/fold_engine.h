@@ -46,6 +46,7 @@ class FoldEngine {
       const std::function<absl::Status(absl::Span<float>)>& initial);
 
   // Tells the engine what the journal says; in order, on recovery and live.
+  // Puts the file of a refused update aside as evidence.
   void Learn(const Fact& fact);
 
   // Brings memory to `version`: newest good image, then the closed rounds after
@@ -68,6 +69,7 @@ class FoldEngine {
   void MakeRoom(const std::function<bool()>& enough, Instant now);
 
  private:
+  void PruneSpools(uint32_t index, uint64_t round, size_t evidence);
   absl::Status ReserveFiles(uint32_t index,
                             const VersionStore::Pending& pending);
 

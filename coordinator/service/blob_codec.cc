@@ -51,6 +51,13 @@ absl::StatusOr<UpdateValue> DecodeUpdateValue(const v1::UpdateValue& in) {
     return absl::InvalidArgumentError(
         absl::StrCat("loss of the update must be finite, got ", value.loss));
   }
+  value.lr_sum = in.lr_sum();
+  if (!std::isfinite(value.lr_sum) || value.lr_sum < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the summed learning rate of the update must be finite and not "
+        "negative, got ",
+        value.lr_sum));
+  }
   return value;
 }
 

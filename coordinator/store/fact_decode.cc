@@ -38,6 +38,15 @@ absl::StatusOr<absl::Duration> ToDuration(uint64_t milliseconds) {
   return absl::Milliseconds(static_cast<int64_t>(milliseconds));
 }
 
+template <typename E, size_t kCount>
+absl::StatusOr<E> OneOf(const E (&known)[kCount], uint32_t number,
+                        absl::string_view what) {
+  for (const E value : known) {
+    if (static_cast<uint32_t>(value) == number) return value;
+  }
+  return Damaged(absl::StrCat(what, " ", number));
+}
+
 Lease ToLease(const v1::StoredLease& lease) {
   Lease result;
   result.worker = lease.worker();
@@ -62,6 +71,7 @@ absl::StatusOr<UpdateValue> ToValue(const v1::StoredUpdateValue& value) {
   result.tokens = value.tokens();
   result.steps = value.steps();
   result.loss = value.loss();
+  result.lr_sum = value.lr_sum();
   return result;
 }
 
@@ -82,6 +92,10 @@ absl::StatusOr<Fact> From(const v1::RunCreatedFact& in) {
     ASSIGN_OR_RETURN(added.digest, ToDigest(fragment.digest()));
     ASSIGN_OR_RETURN(added.theta_image, ToFile(fragment.theta_image()));
     ASSIGN_OR_RETURN(added.momentum_image, ToFile(fragment.momentum_image()));
+    for (const v1::RunCreatedFact::Tensor& tensor : fragment.tensors()) {
+      added.tensors.push_back(
+          {static_cast<int64_t>(tensor.elements()), tensor.embedding()});
+    }
   }
   return fact;
 }
@@ -177,6 +191,9 @@ absl::StatusOr<Fact> From(const v1::UpdateRefusedFact& in) {
   fact.worker = in.worker();
   ASSIGN_OR_RETURN(fact.digest, ToDigest(in.digest()));
   fact.reason = in.reason();
+  ASSIGN_OR_RETURN(fact.screen, OneOf(kScreens, in.screen(), "screen"));
+  fact.figure = in.figure();
+  fact.limit = in.limit();
   return fact;
 }
 
@@ -190,6 +207,7 @@ absl::StatusOr<Fact> From(const v1::RoundClosedFact& in) {
     added.weight = member.weight();
     ASSIGN_OR_RETURN(added.digest, ToDigest(member.digest()));
     added.tokens = member.tokens();
+    added.norm_per_lr = member.norm_per_lr();
   }
   fact.missing.assign(in.missing().begin(), in.missing().end());
   fact.loss = in.loss();
@@ -198,6 +216,8 @@ absl::StatusOr<Fact> From(const v1::RoundClosedFact& in) {
   fact.outer_momentum = in.outer_momentum();
   fact.nesterov = in.nesterov();
   fact.reason = in.reason();
+  ASSIGN_OR_RETURN(fact.merge,
+                   OneOf(kMergeRules, in.merge_rule(), "merge rule"));
   return fact;
 }
 

@@ -55,6 +55,7 @@ void Put(const UpdateValue& value, v1::StoredUpdateValue* out) {
   out->set_tokens(value.tokens);
   out->set_steps(value.steps);
   out->set_loss(value.loss);
+  out->set_lr_sum(value.lr_sum);
 }
 
 v1::DepartureKind ToProto(Departure departure) {
@@ -85,6 +86,11 @@ struct ToRecord {
       added->set_digest(fragment.digest.ToBytes());
       Put(fragment.theta_image, added->mutable_theta_image());
       Put(fragment.momentum_image, added->mutable_momentum_image());
+      for (const MergeTensor& tensor : fragment.tensors) {
+        v1::RunCreatedFact::Tensor* entry = added->add_tensors();
+        entry->set_elements(static_cast<uint64_t>(tensor.elements));
+        entry->set_embedding(tensor.embedding);
+      }
     }
     out->set_format(kRecordFormat);
   }
@@ -158,6 +164,9 @@ struct ToRecord {
     out->set_worker(Text(fact.worker));
     out->set_digest(fact.digest.ToBytes());
     out->set_reason(Text(fact.reason));
+    out->set_screen(static_cast<uint32_t>(fact.screen));
+    out->set_figure(fact.figure);
+    out->set_limit(fact.limit);
   }
   void operator()(const RoundClosed& fact) {
     v1::RoundClosedFact* out = record.mutable_round_closed();
@@ -169,6 +178,7 @@ struct ToRecord {
       added->set_weight(member.weight);
       added->set_digest(member.digest.ToBytes());
       added->set_tokens(member.tokens);
+      added->set_norm_per_lr(member.norm_per_lr);
     }
     for (const std::string& worker : fact.missing) {
       out->add_missing(Text(worker));
@@ -179,6 +189,7 @@ struct ToRecord {
     out->set_outer_momentum(fact.outer_momentum);
     out->set_nesterov(fact.nesterov);
     out->set_reason(Text(fact.reason));
+    out->set_merge_rule(static_cast<uint32_t>(fact.merge));
   }
   void operator()(const VersionPublished& fact) {
     v1::VersionPublishedFact* out = record.mutable_version_published();

@@ -1,5 +1,7 @@
 #include "coordinator/store/spool.h"
 
+#include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -127,18 +129,28 @@ absl::Status SpoolStore::Discard(uint32_t fragment, uint64_t round,
   return RemoveIfThere(fs_, Path(fragment, round, worker, digest, kPart));
 }
 
-absl::Status SpoolStore::Prune(uint32_t fragment, uint64_t round) {
+absl::Status SpoolStore::Prune(uint32_t fragment, uint64_t round,
+                               size_t evidence) {
   if (!fs_->Exists(dir_)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_->List(dir_));
+  std::map<uint64_t, std::string, std::greater<>> dirs;  // Newest first.
   for (const std::string& name : names) {
     const std::optional<uint64_t> found = RoundOfDir(name, fragment);
-    if (!found.has_value() || *found > round) continue;
+    if (found.has_value() && *found <= round) dirs[*found] = name;
+  }
+  for (const auto& [number, name] : dirs) {
     const std::string dir = JoinPath(dir_, name);
     ASSIGN_OR_RETURN(const std::vector<std::string> files, fs_->List(dir));
+    bool empty = true;
     for (const std::string& file : files) {
+      if (evidence > 0 && absl::EndsWith(file, kRefused)) {
+        --evidence;
+        empty = false;
+        continue;
+      }
       RETURN_IF_ERROR(fs_->Remove(JoinPath(dir, file)));
     }
-    RETURN_IF_ERROR(fs_->Remove(dir));
+    if (empty) RETURN_IF_ERROR(fs_->Remove(dir));
   }
   return absl::OkStatus();
 }

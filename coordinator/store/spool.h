@@ -67,15 +67,16 @@ class SpoolStore {
   std::string CompletePath(uint32_t fragment, uint64_t round,
                            const std::string& worker,
                            const Digest& digest) const;
-  // Keeps a refused update as evidence (NAME.DIGEST.refused) until its round is
-  // pruned. OK when there is nothing to keep.
+  // Keeps a refused update as evidence: NAME.DIGEST.refused. OK when there is
+  // nothing to keep.
   absl::Status Quarantine(uint32_t fragment, uint64_t round,
                           const std::string& worker, const Digest& digest);
   // Removes an unfinished one. OK when there is none.
   absl::Status Discard(uint32_t fragment, uint64_t round,
                        const std::string& worker, const Digest& digest);
-  // Removes the spools of all rounds up to and including `round`.
-  absl::Status Prune(uint32_t fragment, uint64_t round);
+  // Removes the spools of all rounds up to and including `round`, but for the
+  // `evidence` refused ones of the newest rounds.
+  absl::Status Prune(uint32_t fragment, uint64_t round, size_t evidence = 0);
 
  private:
   std::string Path(uint32_t fragment, uint64_t round, const std::string& worker,

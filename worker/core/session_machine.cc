@@ -152,6 +152,7 @@ void Append(Window& window, const Window& more) {
   window.steps += more.steps;
   window.loss_sum += more.loss_sum;
   window.losses += more.losses;
+  window.lr_sum += more.lr_sum;
 }
 
 bool EvalIsDue(const LocalState& local, const ViewInput::Eval& eval) {
@@ -310,7 +311,8 @@ void ForgetTake(HeldFragment& fragment) {
   fragment.taken_round = 0;
 }
 
-void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss) {
+void CountStep(LocalState& local, uint64_t tokens, double lr,
+               std::optional<double> loss) {
   for (HeldFragment& fragment : local.fragments) {
     Window& window = IsTaken(fragment) ? fragment.ahead : fragment.window;
     ++window.steps_done;
@@ -319,6 +321,7 @@ void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss) {
     if (!loss.has_value()) continue;
     window.loss_sum += *loss;
     ++window.losses;
+    window.lr_sum += lr;
   }
 }
 

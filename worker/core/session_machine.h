@@ -29,6 +29,7 @@ struct Window {
   uint32_t steps = 0;       // Likewise.
   double loss_sum = 0;      // Of `losses` steps, for the mean.
   uint64_t losses = 0;
+  double lr_sum = 0;       // Learning rates of those steps.
   bool delivered = false;  // Accepted, or refused for good.
   bool last = false;       // The run ends with it.
   // The run's progress at the window's start, and what a step adds.
@@ -152,7 +153,8 @@ void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry);
 // the local values, and handed in with those that came after it.
 void ForgetTake(HeldFragment& fragment);
 // Counts an inner step in every fragment.
-void CountStep(LocalState& local, uint64_t tokens, std::optional<double> loss);
+void CountStep(LocalState& local, uint64_t tokens, double lr,
+               std::optional<double> loss);
 // The number of the copy of theta that is held: the sum of the fragments'
 // versions.
 uint64_t ThetaVersion(const LocalState& local);

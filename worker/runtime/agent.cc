@@ -380,7 +380,7 @@ absl::Status Agent::TrainStep(const RunView& view) {
   cursor_ += static_cast<uint64_t>(windows);
   ++inner_steps_;
   progress_.tokens += result.tokens;
-  CountStep(local_, result.tokens,
+  CountStep(local_, result.tokens, lr,
             result.skipped ? std::nullopt : std::make_optional(result.loss));
   metrics_.inner_steps->Increment();
   metrics_.tokens->Increment(static_cast<double>(result.tokens));

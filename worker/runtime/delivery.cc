@@ -96,6 +96,7 @@ absl::Status Agent::StartSpooling(const RunView::Lease& lease) {
   spooled.loss = window.losses == 0
                      ? 0
                      : window.loss_sum / static_cast<double>(window.losses);
+  spooled.lr_sum = window.lr_sum;
   ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
                    trainer_->Take(lease.fragment));
   const PartHeader header{spooled.codec, lease.fragment, 0,
@@ -290,6 +291,7 @@ Agent::Sent Agent::Upload(uint32_t fragment, const SpooledUpdate& spooled,
   offer.tokens = spooled.tokens;
   offer.steps = spooled.steps;
   offer.loss = spooled.loss;
+  offer.lr_sum = spooled.lr_sum;
   const Link::Transfer transfer(link_.get(), Link::Transfer::Kind::kUpload,
                                 fragment, guard_version);
   const Instant begin = options_.clock->Now();

@@ -29,6 +29,7 @@ UpdateValue ValueOf(const UpdateOffer& offer) {
   value.tokens = offer.tokens;
   value.steps = offer.steps;
   value.loss = offer.loss;
+  value.lr_sum = offer.lr_sum;
   return value;
 }
 

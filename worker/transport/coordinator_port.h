@@ -162,6 +162,7 @@ struct UpdateOffer {
   uint64_t tokens = 0;
   uint32_t steps = 0;
   double loss = 0;
+  double lr_sum = 0;  // Inner learning rates of its steps.
 };
 
 struct UploadOutcome {

@@ -226,6 +226,7 @@ void EncodeOffer(const UpdateOffer& offer, const std::string& run,
   value->set_tokens(offer.tokens);
   value->set_steps(offer.steps);
   value->set_loss(offer.loss);
+  value->set_lr_sum(offer.lr_sum);
 }
 
 }  // namespace diloco

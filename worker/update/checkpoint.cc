@@ -45,6 +45,7 @@ json ToJson(const Window& window) {
           {"steps", window.steps},
           {"loss_sum", window.loss_sum},
           {"losses", window.losses},
+          {"lr_sum", window.lr_sum},
           {"delivered", window.delivered},
           {"last", window.last},
           {"progress", window.progress},
@@ -61,7 +62,8 @@ json ToJson(const SpooledUpdate& spooled) {
           {"codec", CodecName(spooled.codec)},
           {"tokens", spooled.tokens},
           {"steps", spooled.steps},
-          {"loss", spooled.loss}};
+          {"loss", spooled.loss},
+          {"lr_sum", spooled.lr_sum}};
 }
 
 json ToJson(const CheckpointHeader& header,
@@ -118,6 +120,7 @@ Window WindowFrom(const json& in) {
   window.steps = in.at("steps").get<uint32_t>();
   window.loss_sum = in.at("loss_sum").get<double>();
   window.losses = in.at("losses").get<uint64_t>();
+  window.lr_sum = in.value("lr_sum", 0.0);
   window.delivered = in.at("delivered").get<bool>();
   // A window of format 1 takes these from the next view of its lease.
   window.last = in.value("last", false);
@@ -139,6 +142,7 @@ absl::StatusOr<SpooledUpdate> SpooledFrom(const json& in) {
   spooled.tokens = in.at("tokens").get<uint64_t>();
   spooled.steps = in.at("steps").get<uint32_t>();
   spooled.loss = in.at("loss").get<double>();
+  spooled.lr_sum = in.value("lr_sum", 0.0);
   return spooled;
 }
 

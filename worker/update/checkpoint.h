@@ -40,6 +40,7 @@ struct SpooledUpdate {
   uint64_t tokens = 0;
   uint32_t steps = 0;
   double loss = 0;
+  double lr_sum = 0;
 };
 
 // What a worker's work has cost in its life, for the run's report: it outlasts

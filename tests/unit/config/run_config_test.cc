@@ -570,6 +570,51 @@ TEST_CASE("policy and run settings carry the file's values") {
   CHECK(s.layout_digest == layout->ComputeDigest());
 }
 
+TEST_CASE("merge rule, outer schedule and screens: values and defaults") {
+  const Policy standard = MakePolicy(Good(kRunBase));
+  CHECK(standard.merge == MergeRule::kMean);
+  CHECK(standard.outer_schedule == OuterSchedule());
+  CHECK(standard.screen_norm == 20);
+  CHECK(standard.screen_replay);
+  const RunConfig c = Good(
+      absl::StrCat(kRunBase,
+                   "sync: {merge_rule: radial_directional}\n"
+                   "outer:\n  rule: heavy_ball\n  schedule: {shape: cosine, "
+                   "warmup_rounds: 5, decay_rounds: 100, min_lr: 0.4}\n"
+                   "screen: {norm: never, replay: false}\n"));
+  const Policy p = MakePolicy(c);
+  CHECK(p.merge == MergeRule::kRadialDirectional);
+  CHECK_FALSE(p.nesterov);
+  CHECK(p.outer_momentum == 0.9);
+  CHECK(p.outer_schedule == OuterSchedule{OuterShape::kCosine, 5, 100, 0.4});
+  CHECK(p.screen_norm == 0);
+  CHECK_FALSE(p.screen_replay);
+  CHECK(p.inner_lr == c.train.lr);
+  const auto again = Parse(PrintRunConfig(c));
+  REQUIRE(again.ok());
+  CHECK(MakePolicy(again->config).outer_schedule == p.outer_schedule);
+}
+
+TEST_CASE("merge rule, outer schedule and screens: what is refused") {
+  const auto error = [](const std::string& text) {
+    return std::string(Parse(absl::StrCat(kRunBase, text)).status().message());
+  };
+  CHECK(absl::StrContains(error("sync: {merge_rule: median}\n"),
+                          "sync.merge_rule"));
+  CHECK(absl::StrContains(error("outer: {schedule: {shape: linear}}\n"),
+                          "outer.schedule.decay_rounds: the shape linear or "
+                          "cosine needs it"));
+  CHECK(absl::StrContains(
+      error("outer: {schedule: {shape: linear, decay_rounds: 5, min_lr: 2}}\n"),
+      "outer.schedule.min_lr"));
+  CHECK(absl::StrContains(error("screen: {norm: 1}\n"), "screen.norm"));
+  CHECK(absl::StrContains(error("screen: {norms: 5}\n"), "screen.norms"));
+  const auto idle =
+      Parse(absl::StrCat(kRunBase, "outer: {schedule: {decay_rounds: 7}}\n"));
+  REQUIRE(idle.ok());
+  CHECK(idle->warnings.size() == 1);
+}
+
 TEST_CASE("C4.5 files that cannot be read are errors that name them") {
   FileSystem* fs = FileSystem::Posix();
   for (const char* path : {"/nonexistent/run.yaml", "/tmp"}) {

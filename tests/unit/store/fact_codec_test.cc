@@ -65,6 +65,16 @@ TEST_CASE("C7.4 unknown types and enum values are errors, never defaults") {
   REQUIRE(DecodeFact(departed.type, departed.payload).status().code() ==
           Code::kDataLoss);
 
+  RoundClosed closed;
+  closed.merge = static_cast<MergeRule>(99);
+  UpdateRefused refused;
+  refused.screen = static_cast<Screen>(99);
+  for (const Fact& fact : {Fact(closed), Fact(refused)}) {
+    const EncodedFact encoded = EncodeFact(fact);
+    REQUIRE(DecodeFact(encoded.type, encoded.payload).status().code() ==
+            Code::kDataLoss);
+  }
+
   UpdateCommitted committed;
   committed.value.codec = static_cast<Codec>(99);
   const EncodedFact update = EncodeFact(committed);

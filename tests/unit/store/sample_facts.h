@@ -35,6 +35,11 @@ inline std::vector<Fact> SampleFacts() {
   created.layout_digest = SampleDigest(4);
   created.fragments = {{SampleDigest(5), SampleFile(6), SampleFile(7)},
                        {SampleDigest(8), SampleFile(9), SampleFile(10)}};
+  UpdateValue told = value;
+  told.lr_sum = 0.0625;
+  RunCreated with_tensors = created;
+  with_tensors.fragments[0].tensors = {{512, true}, {int64_t{1} << 40, false}};
+  with_tensors.fragments[1].tensors = {{256, false}};
   return {
       created,
       EpochStarted{3, "12345678"},
@@ -85,7 +90,22 @@ inline std::vector<Fact> SampleFacts() {
                       SampleDigest(16),
                       "ann@desk",
                       "more data"},
-      LeaseAdded{1, 12, rest, "goes on in its window"}};
+      LeaseAdded{1, 12, rest, "goes on in its window"},
+      with_tensors,
+      UpdateCommitted{1, 12, "a", told, 0.5f, 2.25},
+      UpdateRefused{1, 12, "b", SampleDigest(11), "its norm is 50000",
+                    Screen::kNorm, 50000.5, 1000.25},
+      RoundClosed{1,
+                  12,
+                  {{"a", 25'600, SampleDigest(2), 25'600, 36.5}},
+                  {"b"},
+                  3.75,
+                  absl::Milliseconds(31'007),
+                  0.7,
+                  0.9,
+                  true,
+                  "deadline",
+                  MergeRule::kRadialDirectional}};
 }
 
 }  // namespace diloco

@@ -366,6 +366,36 @@ TEST_CASE("pruning removes the rounds of one fragment up to one") {
                                    "f01-r000007", "f01-r000008"});
 }
 
+TEST_CASE("of refused updates the newest outlast their rounds") {
+  Uploading u;
+  for (uint64_t round : {3, 5, 9}) {
+    for (const char* worker : {"a", "b"}) {
+      REQUIRE(u.store
+                  .Open(0, round, worker, u.value,
+                        {Codec::kFp16, /*fragment=*/0, kElements})
+                  .ok());
+    }
+    REQUIRE(u.store.Quarantine(0, round, "b", u.value.digest).ok());
+  }
+  const auto files = [&](const std::string& dir) {
+    return *u.fs.List(JoinPath("spool", dir));
+  };
+  REQUIRE(u.store.Prune(0, 5, /*evidence=*/2).ok());
+  REQUIRE(u.fs.List("spool")->size() == 3);
+  CHECK(files("f00-r000003").size() == 1);
+  CHECK(files("f00-r000005").size() == 1);
+  CHECK(files("f00-r000009").size() == 2);
+  // Newest rounds first.
+  REQUIRE(u.store.Prune(0, 9, 2).ok());
+  REQUIRE(*u.fs.List("spool") ==
+          std::vector<std::string>{"f00-r000005", "f00-r000009"});
+  CHECK(files("f00-r000009") ==
+        std::vector<std::string>{absl::StrCat(
+            "b.", u.value.digest.ToHex().substr(0, 16), ".refused")});
+  REQUIRE(u.store.Prune(0, 9).ok());
+  REQUIRE(u.fs.List("spool")->empty());
+}
+
 TEST_CASE("a worker's name cannot lead out of the spool") {
   Uploading u;
   REQUIRE(u.store

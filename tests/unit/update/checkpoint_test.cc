@@ -25,6 +25,7 @@ CheckpointHeader SampleHeader(uint64_t version) {
                   .steps = 3,
                   .loss_sum = 7.5,
                   .losses = 3,
+                  .lr_sum = 0.375,
                   .progress = 0.25,
                   .progress_step = 0.0625};
   HeldFragment& second = header.local.fragments[1];
@@ -64,6 +65,7 @@ SpooledUpdate SampleSpool() {
   spooled.tokens = 40;
   spooled.steps = 5;
   spooled.loss = 2.25;
+  spooled.lr_sum = 0.0625;
   return spooled;
 }
 
@@ -218,6 +220,7 @@ TEST_CASE("the bytes of a checkpoint do not change") {
   REQUIRE(spooled.base_digest == SampleSpool().base_digest);
   REQUIRE(spooled.steps == 5);
   REQUIRE(spooled.loss == 2.25);
+  REQUIRE(spooled.lr_sum == 0.0625);
 }
 
 TEST_CASE("C7.4 a checkpoint of format 1 is read: it has one fragment") {

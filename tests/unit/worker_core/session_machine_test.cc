@@ -300,7 +300,7 @@ struct TwoFragments {
         BeginWindow(local.fragments[next.fragment],
                     *view.fragments[next.fragment].lease, next.carry);
       } else if (next.kind == Kind::kStep && steps > 0) {
-        CountStep(local, 10, 1.0);
+        CountStep(local, 10, 0.5, 1.0);
         --steps;
       } else {
         return next;

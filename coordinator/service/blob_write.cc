@@ -1,5 +1,6 @@
 #include "coordinator/service/blob_write.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -164,7 +165,7 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
     }
     // Once it is parked another thread may go on with it.
     const std::shared_ptr<Coordinator::Upload> upload = upload_;
-    const absl::Status parked = context_.order->Park(
+    context_.order->Park(
         upload.get(), chunk.offset(), this,
         [&upload] { return upload->offset(); },
         [call, &chunk] {
@@ -172,21 +173,40 @@ class WriteCall final : public grpc::ServerReadReactor<v1::WriteChunk>,
           if (!call->finished_) call->ScheduleLocked(&chunk, true);
         });
     MutexLock lock(&mu_);
-    if (!parked.ok()) FinishLocked(parked);
     // The call may have ended before it was parked.
     if (finished_) context_.order->Drop(this);
   }
 
   absl::Status Take(const v1::WriteChunk& chunk) {
-    const std::string& data = chunk.data();
-    const absl::Status written = upload_->Write(chunk.offset(), data);
+    const absl::Status written = WriteRest(chunk.offset(), chunk.data());
     if (!written.ok()) {
-      context_.order->Fail(upload_.get());
+      // One that is not at its place is a stream of an attempt before.
+      if (!absl::IsAborted(written)) context_.order->Fail(upload_.get());
       return written;
     }
-    context_.order->Advance(upload_.get(), chunk.offset() + data.size());
+    context_.order->Advance(upload_.get(),
+                            chunk.offset() + chunk.data().size());
     context_.coordinator->CountBulkBytes(WireBytes(chunk), 0);
     return absl::OkStatus();
+  }
+
+  // What is there already came on a stream of another attempt.
+  absl::Status WriteRest(uint64_t offset, absl::string_view data) {
+    while (true) {
+      const uint64_t stands_at = upload_->offset();
+      if (stands_at > offset) {
+        const uint64_t known =
+            std::min<uint64_t>(stands_at - offset, data.size());
+        data.remove_prefix(known);
+        offset += known;
+        if (data.empty()) return absl::OkStatus();
+      }
+      const absl::Status written = upload_->Write(offset, data);
+      // Unless it has moved in between.
+      if (!absl::IsAborted(written) || upload_->offset() <= offset) {
+        return written;
+      }
+    }
   }
 
   absl::Status Open(const v1::WriteChunk& chunk) {

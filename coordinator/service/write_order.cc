@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/rpc/line.h"
 
 namespace diloco {
@@ -31,27 +30,31 @@ uint32_t WriteOrder::StreamsForUpload() const {
       std::clamp(kStreams - open_, 1, kMaxConnections));
 }
 
-absl::Status WriteOrder::Park(const void* upload, uint64_t at, const void* call,
-                              const std::function<uint64_t()>& offset,
-                              std::function<void()> resume) {
+void WriteOrder::Park(const void* upload, uint64_t at, const void* call,
+                      const std::function<uint64_t()>& offset,
+                      std::function<void()> resume) {
+  std::function<void()> one_too_many;
   {
     MutexLock lock(&mu_);
-    const auto waiting = std::count_if(
-        parked_.begin(), parked_.end(),
-        [&](const auto& entry) { return entry.second.upload == upload; });
-    // A sender has no more streams; it is not to take those of others.
-    if (waiting >= kMaxConnections) {
-      return absl::AbortedError(
-          absl::StrCat("chunk at offset ", at,
-                       " came before its turn, and so did too many others: "
-                       "begin the upload again"));
+    int waiting = 0;
+    auto longest = parked_.end();
+    for (auto it = parked_.begin(); it != parked_.end(); ++it) {
+      if (it->second.upload != upload) continue;
+      ++waiting;
+      if (longest == parked_.end() || it->second.turn < longest->second.turn) {
+        longest = it;
+      }
     }
-    parked_[call] = {upload, at, std::move(resume)};
+    if (waiting >= kMaxConnections) {
+      one_too_many = std::move(longest->second.resume);
+      parked_.erase(longest);
+    }
+    parked_[call] = {upload, at, ++turns_, std::move(resume)};
   }
+  if (one_too_many != nullptr) one_too_many();
   // An Advance that came before has moved it.
   const uint64_t stands_at = offset();
   if (stands_at >= at) Advance(upload, stands_at);
-  return absl::OkStatus();
 }
 
 void WriteOrder::Drop(const void* call) {

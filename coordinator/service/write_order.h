@@ -5,7 +5,8 @@
 // A chunk that is too early stays with its call, which reads no more until the
 // chunk's turn; so each stream holds two chunks and its window, and no buffer
 // grows. What fills the gap comes on another stream of the same sender, who
-// ends all of them when one fails.
+// ends all of them when one fails. Streams of an attempt before may be there
+// still: they help or end alone, and never end those of a later one.
 #ifndef COORDINATOR_SERVICE_WRITE_ORDER_H_
 #define COORDINATOR_SERVICE_WRITE_ORDER_H_
 
@@ -28,10 +29,11 @@ class WriteOrder {
   uint32_t StreamsForUpload() const;
 
   // Runs `resume` once: from Advance or, when `offset()`, asked again, has come
-  // that far, at once; not after Drop. ABORTED: too many of this upload wait.
-  absl::Status Park(const void* upload, uint64_t at, const void* call,
-                    const std::function<uint64_t()>& offset,
-                    std::function<void()> resume);
+  // that far, at once; not after Drop. When more of this upload wait than a
+  // sender has streams, the one that has waited longest is resumed.
+  void Park(const void* upload, uint64_t at, const void* call,
+            const std::function<uint64_t()>& offset,
+            std::function<void()> resume);
   void Drop(const void* call);
   // The upload stands at `offset`: resumes what waited for that.
   void Advance(const void* upload, uint64_t offset);
@@ -42,10 +44,12 @@ class WriteOrder {
   struct Parked {
     const void* upload = nullptr;
     uint64_t at = 0;
+    uint64_t turn = 0;
     std::function<void()> resume;
   };
   mutable Mutex mu_;
   int open_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t turns_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<const void*, Parked> parked_ ABSL_GUARDED_BY(mu_);  // By call.
 };
 

@@ -417,7 +417,8 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .value = Bytes(&config->keep.free_space),
              .doc = "Space that rounds leave on the state directory's disk, "
                     "for the journal and for others. With less, the oldest "
-                    "images go first, and then no round opens.",
+                    "images go first, those of keep.every last, and then no "
+                    "round opens.",
              .change = local});
   table.Add({.path = "export.every",
              .value = Count(&extras->export_every, 0u, 1000000000u),

@@ -32,9 +32,12 @@ constexpr char kUsage[] =
     "  --log-level LEVEL   debug, info (default), warning or error\n"
     "  --version           prints the version\n"
     "\n"
-    "Exit codes: 0 stopped as asked, 1 failed, 2 usage or run file.\n";
+    "Exit codes: 0 stopped as asked, 1 failed, 2 usage or run file, 75 the "
+    "disk\n"
+    "is full: start it again, nothing is lost.\n";
 
 constexpr int kUsageExit = 2;
+constexpr int kTemporaryExit = 75;
 
 int Fail(const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
@@ -102,7 +105,8 @@ int main(int argc, char** argv) {
   if (!server.ok()) {
     DILOCO_LOG(ERROR) << "cannot start: " << server.status().message();
     // A full disk: worth another start once there is room.
-    return absl::IsResourceExhausted(server.status()) ? 75 : 1;
+    if (!absl::IsResourceExhausted(server.status())) return 1;
+    return ShutdownRequested() ? 0 : kTemporaryExit;
   }
   while (!WaitForShutdown(absl::Hours(1))) {
   }

@@ -21,6 +21,7 @@ absl::StatusOr<CoordinatorOptions> OptionsOfRun(FileSystem* fs,
   for (const ChangeableSetting& setting : ChangeableSettings()) {
     options.changes.changeable[setting.key] = setting.at_once;
   }
+  options.changes.defaults = ParseSettings(SettingsText(RunConfig()));
   options.changes.with =
       [config, layout = options.layout](
           const SettingValues& values) -> absl::StatusOr<SettingsView> {

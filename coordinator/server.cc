@@ -11,6 +11,13 @@
 #include "coordinator/run_options.h"
 
 namespace diloco {
+namespace {
+
+// Between two looks of a start that waits for disk space.
+constexpr absl::Duration kSpaceRetry = absl::Seconds(1);
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const RunConfig& config, bool accept_edits) {
   auto server = std::unique_ptr<CoordinatorServer>(new CoordinatorServer);
@@ -21,6 +28,13 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   options.on_superseded = [superseded = &server->superseded_] {
     *superseded = true;
     RequestShutdown();
+  };
+  options.wait_for_space = [starting = server.get()](const std::string& why) {
+    {
+      MutexLock lock(&starting->mu_);
+      starting->start_waits_ = why;
+    }
+    return !WaitForShutdown(kSpaceRetry);
   };
   server->metrics_
       .AddGauge("diloco_build_info", "1, labelled with the build.",
@@ -34,13 +48,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     // A long recovery is alive, too.
     ASSIGN_OR_RETURN(
         server->http_,
-        MetricsServer::Start(config.listen.metrics, &server->metrics_,
-                             [serving = &server->serving_]() -> std::string {
-                               const Coordinator* const coordinator = *serving;
-                               return coordinator == nullptr
-                                          ? "starting"
-                                          : coordinator->NotReady();
-                             }));
+        MetricsServer::Start(
+            config.listen.metrics, &server->metrics_,
+            [serving = server.get()] { return serving->NotReady(); }));
   }
   ASSIGN_OR_RETURN(server->coordinator_,
                    Coordinator::Start(std::move(options)));
@@ -53,6 +63,13 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
                    << (server->http_ == nullptr ? "none"
                                                 : config.listen.metrics);
   return server;
+}
+
+std::string CoordinatorServer::NotReady() const {
+  const Coordinator* const coordinator = serving_;
+  if (coordinator != nullptr) return coordinator->NotReady();
+  MutexLock lock(&mu_);
+  return start_waits_.empty() ? "starting" : start_waits_;
 }
 
 CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }

@@ -208,8 +208,9 @@ struct CoordinatorOptions {
   std::string state_dir;
   uint64_t image_every = 8;  // Versions between images.
   int keep_images = 5;
-  uint64_t keep_every = 50;  // Versions whose images stay for good; 0: none.
-  // With less left on the disk no round opens, and older images go first.
+  uint64_t keep_every = 50;  // Versions whose images stay, too; 0: none.
+  // With less left on the disk no round opens, and older images go first, those
+  // of keep_every last.
   uint64_t keep_free_bytes = 0;
   uint64_t journal_segment_bytes = Journal::kSegmentBytes;
   int max_parallel_uploads = 8;
@@ -231,6 +232,9 @@ struct CoordinatorOptions {
   // Told when the process must not go on; does not return, except in tests.
   // Default: exit at once, without destructors.
   std::function<void(const absl::Status&)> on_fatal;
+  // Called again and again while a start waits for disk space, with what is
+  // full; returns after a while, false to give up. Null: it gives up at once.
+  std::function<bool(const std::string& why)> wait_for_space;
   // Told once, on any thread, when a caller knows of a later coordinator of the
   // same lineage. The state directory is marked by then; the process must end.
   std::function<void()> on_superseded;

@@ -103,6 +103,7 @@ class CoordinatorImpl final : public Coordinator {
   absl::Status CreateRun(Journal& journal, State& state);
   // A directory with work that the journal cannot have led to has lost its end,
   // or all of it.
+  absl::Status CommitStart(Journal& journal);
   absl::Status CheckNotLost(bool fresh) const;
   void LearnKnownFiles(const Fact& fact);
   absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);

@@ -268,22 +268,33 @@ void FoldEngine::MakeRoom(const std::function<bool()>& enough, Instant now) {
                   /*evidence=*/0);
     }
   }
+  DropImages(options_.keep_every, enough, now);
+  if (options_.keep_every != 0) DropImages(0, enough, now);
+}
+
+void FoldEngine::DropImages(uint64_t spare_every,
+                            const std::function<bool()>& enough, Instant now) {
   bool more = true;
   while (more && !enough()) {
     more = false;
     for (uint32_t f = 0; f < fragments_.size(); ++f) {
       const absl::StatusOr<std::optional<uint64_t>> dropped =
-          options_.versions->DropOldestImage(f, kImagesForStart, now);
+          options_.versions->DropOldestImage(f, kImagesForStart, spare_every,
+                                             now);
       if (!dropped.ok()) {
         DILOCO_LOG(WARNING) << "an old image stays error=\""
                             << dropped.status().message() << "\"";
       } else if (dropped->has_value()) {
         more = true;
+        const bool promised =
+            options_.keep_every != 0 && **dropped % options_.keep_every == 0;
         DILOCO_LOG(WARNING)
-            << "an image was removed for disk space fragment=" << f
-            << " version=" << **dropped
-            << " hint=\"keep.last and keep.every are kept "
-               "while there is room\"";
+            << (promised ? "an image of keep.every was removed for disk space, "
+                           "as no other one was left fragment="
+                         : "an image was removed for disk space fragment=")
+            << f << " version=" << **dropped
+            << " hint=\"keep.last and keep.every are kept while there is "
+               "room\"";
       }
     }
   }

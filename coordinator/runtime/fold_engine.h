@@ -63,15 +63,18 @@ class FoldEngine {
 
   // Removes what recovery and readers no longer need.
   void Prune(uint32_t fragment, Instant now);
-  // The same for every fragment, and then the oldest images one by one, until
-  // `enough` says so or only what a start needs is left: the newest image and
-  // the one before it.
+  // The same for every fragment, and then the oldest images one by one, those
+  // of keep.every after all others, until `enough` says so or only what a start
+  // needs is left: the newest image and the one before it.
   void MakeRoom(const std::function<bool()>& enough, Instant now);
 
  private:
   void PruneSpools(uint32_t index, uint64_t round, size_t evidence);
   absl::Status ReserveFiles(uint32_t index,
                             const VersionStore::Pending& pending);
+  // MakeRoom without those that `spare_every` divides; 0: with all.
+  void DropImages(uint64_t spare_every, const std::function<bool()>& enough,
+                  Instant now);
 
   struct Published {
     RoundClosed closed;

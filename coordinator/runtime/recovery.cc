@@ -233,6 +233,31 @@ absl::StatusOr<std::vector<VersionPublished>> CoordinatorImpl::FoldPending(
   return done;
 }
 
+// Nothing may be served before the epoch is durable.
+absl::Status CoordinatorImpl::CommitStart(Journal& journal) {
+  bool waited = false;
+  while (true) {
+    const absl::Status status = journal.Commit();
+    if (waited && status.ok()) {
+      DILOCO_LOG(INFO) << "the start found disk space";
+    }
+    if (!absl::IsResourceExhausted(status) ||
+        options_.wait_for_space == nullptr) {
+      return status;
+    }
+    const std::string why =
+        absl::StrCat("the start waits for disk space: ", status.message());
+    if (!waited) {
+      DILOCO_LOG(ERROR) << why
+                        << " hint=\"nothing is lost and nobody is served; it "
+                           "goes on by itself when there is room\"";
+    }
+    waited = true;
+    MakeRoom(FoldBytes() + options_.keep_free_bytes);
+    if (!options_.wait_for_space(why)) return status;
+  }
+}
+
 absl::Status CoordinatorImpl::Recover() {
   started_at_ = options_.clock->Now();
   FileSystem* const fs = options_.fs;
@@ -277,7 +302,7 @@ absl::Status CoordinatorImpl::Recover() {
   started.epoch = state.epoch + 1;
   started.boot_nonce = options_.random_bytes(8);
   AppendFact(*journal, state, started);
-  RETURN_IF_ERROR(journal->Commit());
+  RETURN_IF_ERROR(CommitStart(*journal));
   fencing_ = {state.lineage, state.epoch, state.boot_nonce};
   past_lineages_ = state.past_lineages;
   DILOCO_LOG(INFO) << "recovered run=" << state.run << " epoch=" << state.epoch

@@ -78,6 +78,8 @@ absl::Status Settings::SetCreated(const std::string& created) {
     const std::string run = ValueOf(created_, key);
     if (file == run) continue;
     if (source_.changeable.count(key) == 0) {
+      const bool is_new = created_.count(key) == 0;
+      if (is_new && file == ValueOf(source_.defaults, key)) continue;
       Say(fixed, key, file, run);
     } else if (created_.count(key) != 0) {
       base_[key] = run;

@@ -37,6 +37,9 @@ struct SettingsSource {
   std::function<absl::StatusOr<SettingsView>(const SettingValues&)> with;
   // Keys that may change; true: also within a round.
   std::map<std::string, bool> changeable;
+  // What keys are where no run file names them. A run that was created by an
+  // earlier program does not know the newer ones, and was as these say.
+  SettingValues defaults;
 };
 
 // A line "key = value" each.
@@ -48,7 +51,7 @@ class Settings {
   Settings(SettingsView file, SettingsSource source);
 
   // `created`: what the run was created with. FAILED_PRECONDITION when a fixed
-  // key differs from it.
+  // key differs from it, or is new and not at its default.
   absl::Status SetCreated(const std::string& created);
   // `seen`: the run file's settings at the last start. Values that differ from
   // those accepted are edits, unless the file said so before. Edits need

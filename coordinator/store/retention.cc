@@ -84,7 +84,7 @@ absl::StatusOr<uint64_t> VersionStore::Prune(uint32_t fragment, int keep_images,
 }
 
 absl::StatusOr<std::optional<uint64_t>> VersionStore::DropOldestImage(
-    uint32_t fragment, int keep_images, Instant now) {
+    uint32_t fragment, int keep_images, uint64_t spare_every, Instant now) {
   std::vector<std::string> doomed;
   std::optional<uint64_t> dropped;
   {
@@ -96,11 +96,12 @@ absl::StatusOr<std::optional<uint64_t>> VersionStore::DropOldestImage(
       if (HasImage(it->first, it->second)) images.push_back(it->first.second);
     }
     for (size_t i = 0; i + keep_images < images.size(); ++i) {
+      if (spare_every != 0 && images[i] % spare_every == 0) continue;
       const Key key = {fragment, images[i]};
       DoomImage(key, entries_[key], &doomed);
       if (doomed.empty()) continue;  // It has a reader.
       dropped = images[i];
-      // An older image that has a reader still leads on by blobs up to here,
+      // An older image that stays still leads on by blobs up to here,
       // to versions that nobody asks for.
       const auto end = entries_.upper_bound({fragment, images[i + 1]});
       for (auto it = entries_.lower_bound({fragment, 0}); it != end; ++it) {

@@ -96,10 +96,12 @@ class VersionStore {
                                  uint64_t keep_every, Instant now);
 
   // Removes the oldest image that is not pinned, and the blobs that only led on
-  // from it, for space: its version. Absent when the newest `keep_images` are
-  // all that is left.
+  // from it, for space: its version. The newest `keep_images` stay, and those
+  // with version % spare_every == 0 (0: none of those); absent when that is all
+  // there is.
   absl::StatusOr<std::optional<uint64_t>> DropOldestImage(uint32_t fragment,
                                                           int keep_images,
+                                                          uint64_t spare_every,
                                                           Instant now);
 
  private:

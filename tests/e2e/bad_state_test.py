@@ -2,6 +2,7 @@
 one line that says what, where and what to do, and the documented exit code."""
 import hashlib
 import os
+import signal
 import shutil
 import unittest
 
@@ -128,18 +129,31 @@ class BadState(bad_input.BadInput):
             image.write(b"damaged")
 
     @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk needs root")
-    def test_C7_1_start_on_a_full_disk_ends_with_75_and_loses_nothing(self):
+    def test_C7_1_start_on_a_full_disk_waits_and_loses_nothing(self):
         rounds = 8
         undisturbed = harness.undisturbed_digest(rounds=rounds, workers=1)
         with harness.Cluster(workers=1, rounds=rounds) as cluster, \
                 harness.SmallDisk(cluster.path("disk"), "6m") as disk:
+            http = f"127.0.0.1:{harness.free_port()}"
+            cluster.settings["listen"]["metrics"] = http
             cluster.settings["state"]["dir"] = os.path.join(disk.path, "state")
             self.stopped_run(cluster, 2)
             disk.fill()
-            self.assert_error(cluster.start_coordinator(ready=False), 75,
-                              disk.path, "No space left", "make room")
+            waiting = cluster.start_coordinator(ready=False)
+            cluster.wait_log(waiting, "the start waits for disk space")
+            code, reason = harness.get(f"http://{http}/readyz")
+            self.assertEqual(code, 503)
+            for part in ("waits for disk space", disk.path, "No space left"):
+                self.assertIn(part, reason)
+            # A stop ends it as any other.
+            waiting.signal(signal.SIGTERM)
+            self.assertEqual(waiting.wait(), 0)
+            waiting = cluster.start_coordinator(ready=False)
+            cluster.wait_log(waiting, "the start waits for disk space")
             disk.empty()
-            cluster.start_all()
+            cluster.wait(lambda: cluster.try_status() is not None,
+                         "the coordinator answers")
+            cluster.start_worker(0)
             self.assertEqual(cluster.finish(), undisturbed)
 
     # --- A worker's scratch directory. ---

@@ -188,6 +188,54 @@ TEST_CASE("under the floor no round opens when no image is left to go") {
   CHECK(run.coordinator->NotReady().empty());
 }
 
+TEST_CASE("for space the images of keep.every go after all others") {
+  Grown grown;
+  TestRun& run = grown.run;
+  run.End();
+  run.options.keep_every = 4;
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  run.Pause(true);
+  grown.SetFree(grown.round + run.options.keep_free_bytes - 1);
+  run.Pause(false);
+  while (run.Status().fragments[0].open_round != 9) std::this_thread::yield();
+  CHECK(grown.Images() ==
+        std::vector<std::string>{"000000", "000004", "000006", "000008"});
+}
+
+TEST_CASE("a start on a full disk waits, says so and goes on by itself") {
+  TestRun run(2);
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  Advance(run, 1);
+  const Digest digest = run.digest();
+  const uint64_t epoch = run.Status().fencing.epoch;
+  run.End();
+  run.fs.set_full("journal-");
+  // Without anybody who waits it ends, and nothing has changed.
+  CHECK(run.Start().code() == Code::kResourceExhausted);
+  run.fs.KillProcess();
+  std::vector<std::string> told;
+  run.options.wait_for_space = [&](const std::string& why) {
+    told.push_back(why);
+    if (told.size() == 3) run.fs.set_full("");
+    return true;
+  };
+  REQUIRE(run.Start().ok());
+  REQUIRE(told.size() == 3);
+  CHECK(absl::StrContains(told[0], "the start waits for disk space"));
+  CHECK(absl::StrContains(told[0], "journal-"));
+  CHECK(run.Status().fencing.epoch == epoch + 1);
+  CHECK(run.digest() == digest);
+  run.JoinAll();
+  Advance(run, 2);
+  // Asked to stop instead.
+  run.End();
+  run.fs.set_full("journal-");
+  run.options.wait_for_space = [](const std::string&) { return false; };
+  CHECK(run.Start().code() == Code::kResourceExhausted);
+}
+
 TEST_CASE("the file system is asked for its free space once a second") {
   TestRun run(1);
   int asked = 0;

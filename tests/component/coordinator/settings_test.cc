@@ -107,6 +107,37 @@ TEST_CASE("a round keeps the settings that it opened under, over restarts") {
   CHECK(rates == std::vector<double>{0.5, 0.25});
 }
 
+TEST_CASE("an upgrade that knows more settings goes on with an old run") {
+  TestRun run(1);
+  UseRunFile(run, RunFile());
+  REQUIRE(run.Start().ok());
+  run.JoinAll();
+  const Digest created = run.Status().settings_digest;
+  run.End();
+  SettingValues upgraded = RunFile();
+  upgraded["sync.fragments"] = "1";
+  upgraded["sync.quorum"] = "all";
+  UseRunFile(run, upgraded);
+  run.options.changes.changeable["sync.quorum"] = false;
+  run.options.changes.defaults = {{"sync.fragments", "1"},
+                                  {"sync.quorum", "all"}};
+  // Without --accept, and again.
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(run.Start().ok());
+    // Workers' scratch directories know the run by it.
+    CHECK(run.Status().settings_digest == created);
+    REQUIRE(run.JoinWith("a", created).ok());
+    run.End();
+  }
+  // It cannot become another run.
+  upgraded["sync.fragments"] = "2";
+  UseRunFile(run, upgraded);
+  const absl::Status refused = run.Start();
+  CHECK(refused.code() == Code::kFailedPrecondition);
+  CHECK(absl::StrContains(refused.message(),
+                          "sync.fragments is 2 in the run file, not set"));
+}
+
 TEST_CASE("what cannot be set is refused, and nothing is recorded") {
   TestRun run(1);
   UseRunFile(run, RunFile());

@@ -312,19 +312,32 @@ TEST_CASE("for space the oldest images go, down to those of a start") {
   REQUIRE(v.store.FindAndPin(v.written[4].theta.digest, kNow + absl::Hours(1))
               .has_value());
   using Dropped = std::optional<uint64_t>;
-  CHECK(*v.store.DropOldestImage(0, 2, kNow) == Dropped(0));
+  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped(0));
   CHECK_FALSE(v.fs.Exists("state/images/f00-v000000.theta"));
   CHECK(v.fs.Exists("state/blobs/f00-v000009.blob"));
-  CHECK(*v.store.DropOldestImage(0, 2, kNow) == Dropped(8));
+  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped(8));
   CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000009.blob"));
   CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000012.blob"));
   CHECK(v.fs.Exists("state/blobs/f00-v000013.blob"));
-  CHECK(*v.store.DropOldestImage(0, 2, kNow) == Dropped());
-  CHECK(*v.store.DropOldestImage(0, 2, kNow + absl::Hours(1)) == Dropped(4));
-  CHECK(*v.store.DropOldestImage(0, 2, kNow + absl::Hours(1)) == Dropped());
+  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped());
+  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow + absl::Hours(1)) == Dropped(4));
+  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow + absl::Hours(1)) == Dropped());
   REQUIRE(*v.Load(18) == 16);
   v.fs.FlipBit("state/images/f00-v000016.theta", 70, 3);
   REQUIRE(*v.Load(18) == 12);
+}
+
+TEST_CASE("for space the images of keep.every can be spared") {
+  Versions v;
+  v.AddUpTo(18);
+  REQUIRE(*v.store.Prune(0, 3, 4, kNow) == 8);
+  using Dropped = std::optional<uint64_t>;
+  // Of 0, 4, 8, 12 and 16.
+  CHECK(*v.store.DropOldestImage(0, 2, 8, kNow) == Dropped(4));
+  CHECK(*v.store.DropOldestImage(0, 2, 8, kNow) == Dropped());
+  CHECK(v.fs.Exists("state/images/f00-v000000.theta"));
+  CHECK(v.fs.Exists("state/images/f00-v000008.theta"));
+  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped(0));
 }
 
 TEST_CASE("C7.1 an end at any moment of a save leaves the one before intact") {

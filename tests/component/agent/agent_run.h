@@ -92,7 +92,7 @@ struct Fixture {
     policy.train_tokens = settings.train.tokens;
   }
 
-  void StartCoordinator() {
+  CoordinatorOptions MakeOptions() {
     CoordinatorOptions options;
     options.run = "test";
     options.policy = policy;
@@ -132,8 +132,12 @@ struct Fixture {
                        "\ntrain.optimizer.lr = ", view.run.train.lr, "\n");
       return view;
     };
+    return options;
+  }
+
+  void StartCoordinator() {
     absl::StatusOr<std::unique_ptr<Coordinator>> started =
-        Coordinator::Start(std::move(options));
+        Coordinator::Start(MakeOptions());
     INFO(started.status().ToString());
     REQUIRE(started.ok());
     slot.Set(std::shared_ptr<Coordinator>(std::move(*started)));

@@ -446,6 +446,10 @@ TEST_CASE("a worker that missed a round brings its tokens along, under carry") {
     event.fresh = true;
     REQUIRE(run.Do(event).status.ok());
     REQUIRE(run.open_round().leases.at("b").tokens == 1000);
+    BeatEvent beat{"b", 0, WindowReport{}};
+    beat.window->version = run.version();
+    beat.window->digest = CoreRun::VersionDigest(run.version());
+    run.Do(beat);  // It has pulled theta.
     run.Deliver("a");
     run.Pass(absl::Seconds(20), {"a", "b"});
     run.Fold();

@@ -240,7 +240,6 @@ class Agent {
   uint32_t ramp_left_ = 0;
   uint32_t skipped_in_a_row_ = 0;
   Instant last_checkpoint_;
-  uint64_t saved_steps_ = 0;  // `inner_steps_` of the newest checkpoint.
   bool checkpoint_asked_ = false;
   bool leaving_ = false;
   double hand_in_seconds_ = 0;  // From take to receipt, the last one; 0: none.

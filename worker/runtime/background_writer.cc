@@ -20,6 +20,7 @@ absl::Status BackgroundWriter::Write(uint64_t turn,
   }
   const absl::Status status = store_->Write(header, buffers);
   MutexLock lock(&mu_);
+  if (status.ok()) durable_steps_ = header.inner_steps;
   ++written_;
   turned_.SignalAll();
   return status;
@@ -37,7 +38,9 @@ void BackgroundWriter::Start(CheckpointHeader header,
                              buffers = std::move(buffers)] {
     const absl::Status status = Write(turn, header, buffers);
     if (!status.ok()) {
-      DILOCO_LOG(WARNING) << "the checkpoint was not written error=\""
+      DILOCO_LOG(WARNING) << "the checkpoint was not written and will be tried "
+                             "again inner_steps="
+                          << header.inner_steps << " error=\""
                           << status.message() << "\"";
     }
     MutexLock lock(&mu_);
@@ -49,6 +52,16 @@ void BackgroundWriter::Start(CheckpointHeader header,
 bool BackgroundWriter::busy() const {
   MutexLock lock(&mu_);
   return busy_;
+}
+
+uint64_t BackgroundWriter::durable_steps() const {
+  MutexLock lock(&mu_);
+  return durable_steps_;
+}
+
+void BackgroundWriter::set_durable_steps(uint64_t steps) {
+  MutexLock lock(&mu_);
+  durable_steps_ = steps;
 }
 
 absl::Status BackgroundWriter::Wait() {

@@ -28,6 +28,11 @@ class BackgroundWriter {
   // Starts a write on a thread of its own, after the one before has ended.
   void Start(CheckpointHeader header, std::vector<NamedBuffer> buffers);
   bool busy() const;
+  // `inner_steps` of the newest checkpoint on disk: a write that waits, runs or
+  // failed does not count.
+  uint64_t durable_steps() const;
+  // Of a checkpoint that was there before.
+  void set_durable_steps(uint64_t steps);
   // Waits for the running write; its outcome (OK when there was none).
   absl::Status Wait();
 
@@ -39,6 +44,7 @@ class BackgroundWriter {
   WaitPoint turned_{threads_};
   uint64_t reserved_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t written_ ABSL_GUARDED_BY(mu_) = 0;  // Turns that are over.
+  uint64_t durable_steps_ ABSL_GUARDED_BY(mu_) = 0;
   bool busy_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status outcome_ ABSL_GUARDED_BY(mu_);
 };

@@ -188,7 +188,6 @@ absl::Status Agent::StartSending(uint32_t fragment, bool with_checkpoint) {
       return Upload(fragment, spooled, spooled.base_version);
     };
     last_checkpoint_ = options_.clock->Now();
-    saved_steps_ = inner_steps_;
   }
   Report("uploading");
   copy.sending = std::make_unique<Job<Sent>>(JobThreads(), std::move(send),
@@ -419,14 +418,13 @@ absl::Status Agent::WriteCheckpoint() {
   RETURN_IF_ERROR(WithContext(
       writer_->Write(writer_->Reserve(), MakeHeader(), buffers), "checkpoint"));
   last_checkpoint_ = options_.clock->Now();
-  saved_steps_ = inner_steps_;
   return absl::OkStatus();
 }
 
 absl::Status Agent::SaveInBackground() {
   checkpoint_asked_ = options_.checkpoint_requested() || checkpoint_asked_;
   const bool due =
-      inner_steps_ != saved_steps_ &&
+      inner_steps_ != writer_->durable_steps() &&
       options_.clock->Now() - last_checkpoint_ >= options_.checkpoint_every;
   // What was taken and is not spooled yet is in no checkpoint.
   const bool spooling =
@@ -443,7 +441,6 @@ absl::Status Agent::SaveInBackground() {
                      << " inner_steps=" << inner_steps_;
   }
   checkpoint_asked_ = false;
-  saved_steps_ = inner_steps_;
   last_checkpoint_ = options_.clock->Now();
   ASSIGN_OR_RETURN(std::vector<NamedBuffer> buffers, ExportBuffers());
   writer_->Start(MakeHeader(), std::move(buffers));

@@ -75,7 +75,8 @@ absl::Status Agent::OpenScratch() {
     progress_.wait_seconds = totals.wait_seconds;
     progress_.earlier_bytes_sent = totals.bytes_sent;
     progress_.earlier_bytes_received = totals.bytes_received;
-    inner_steps_ = saved_steps_ = restored_->header.inner_steps;
+    inner_steps_ = restored_->header.inner_steps;
+    writer_->set_durable_steps(inner_steps_);
   }
   return absl::OkStatus();
 }

@@ -68,10 +68,14 @@ void Agent::TellWhatIsKept() const {
                       " steps of round ", spooled->round, " (", spooled->bytes,
                       " bytes) and a checkpoint are kept: the next start "
                       "hands it in, or goes on with its steps");
-    } else {
+    } else if (writer_->durable_steps() == inner_steps_) {
       absl::StrAppend(&kept, window.steps, " steps of round ", window.round,
                       " are kept in a checkpoint: the next start goes on "
                       "with them");
+    } else {
+      absl::StrAppend(&kept, "no checkpoint has all of the ", window.steps,
+                      " steps of round ", window.round,
+                      ": the next start goes on with those of the newest one");
     }
   }
   if (kept.empty()) kept = "nothing is left to hand in";
@@ -92,8 +96,9 @@ void Agent::Finish(const absl::Status& status) {
   if (!absl::IsPermissionDenied(status)) {
     // Past its time, what was written with the update must do: the coordinator
     // knows what became of that.
+    (void)writer_->Wait();
     const bool written =
-        leaving_ && saved_steps_ == inner_steps_ &&
+        leaving_ && writer_->durable_steps() == inner_steps_ &&
         options_.clock->Now() >= link_->hand_in_by().value_or(Instant());
     if (!absl::IsInternal(status) && !written) {
       const absl::Status saved = WriteCheckpoint();

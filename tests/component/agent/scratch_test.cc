@@ -65,5 +65,30 @@ TEST_CASE("a full scratch directory ends the worker, which names the path") {
   REQUIRE(fixture.Status().fragments[0].version == 6);
 }
 
+TEST_CASE("only a checkpoint that is on disk counts as written") {
+  FaultFileSystem disk;
+  REQUIRE(disk.CreateDirs("scratch").ok());
+  CheckpointStore store(&disk, "scratch");
+  BackgroundWriter writer(&store, Threads::Real());
+  CheckpointHeader header;
+  header.lineage = std::string(16, 'l');
+  header.local.fragments.emplace_back().version = 1;
+  header.inner_steps = 5;
+  REQUIRE(writer.Write(writer.Reserve(), header, {}).ok());
+  CHECK(writer.durable_steps() == 5);
+  header.inner_steps = 8;
+  disk.set_full("scratch");
+  writer.Start(header, {});
+  CHECK_FALSE(writer.Wait().ok());
+  CHECK(writer.durable_steps() == 5);
+  CHECK_FALSE(writer.Write(writer.Reserve(), header, {}).ok());
+  CHECK(writer.durable_steps() == 5);
+  disk.set_full("");
+  writer.Start(header, {});
+  REQUIRE(writer.Wait().ok());
+  CHECK(writer.durable_steps() == 8);
+  CHECK(store.LoadNewest()->value().header.inner_steps == 8);
+}
+
 }  // namespace
 }  // namespace diloco

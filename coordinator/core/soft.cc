@@ -74,6 +74,8 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
     worker.session_used = false;
     worker.probed = false;
     worker.windows.clear();
+    // Before its first beat, too, a joiner has theta to download.
+    if (joined->fresh) worker.windows[0] = WindowReport{};
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     MutableRound(soft, opened->fragment) = Soft::Round{now, now};
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {

@@ -165,8 +165,16 @@ TEST_CASE("C6.3 a round opens without a worker that is ten times slower") {
 TEST_CASE("a round that opens does not wait for a joiner's download") {
   FourWorkers four(2.0);
   CoreRun& run = four.run;
-  run.Join("e");
-  run.Do(BeatEvent{"e", 0, WindowReport{}});  // No digest: it holds nothing.
+  const bool heard = GENERATE(false, true);
+  CAPTURE(heard);
+  JoinEvent joiner;
+  joiner.worker = "e";
+  joiner.attempt = "attempt e";
+  joiner.new_session = "session e";
+  joiner.fresh = true;
+  REQUIRE(run.Do(joiner).status.ok());
+  // No digest: it holds nothing, as before its first beat.
+  if (heard) run.Do(BeatEvent{"e", 0, WindowReport{}});
   for (const char* name : {"a", "b", "c", "d"}) four.Beat(name, 2.0, 10);
   for (const char* name : {"a", "b", "c", "d"}) run.Deliver(name);
   run.Fold();

@@ -396,6 +396,11 @@ std::optional<LateSeat> LateSeatFor(const Policy& policy, const State& state,
     LateSeat late;
     late.seat =
         RestOfWindow(worker, steps, StepsHeld(state, soft, fragment, worker));
+    const double left =
+        absl::ToDoubleSeconds(TimeLeft(policy, state, soft, fragment, now));
+    // Nothing is uploaded in the middle of a window.
+    late.seat.in_round =
+        std::max(1u, StepsThatFit(left + pace.upload, pace, late.seat.steps));
     late.reason =
         absl::StrCat("goes on in its window, ", late.seat.steps, " of ", steps,
                      " steps left, ", Figure(pace.Finish(late.seat.steps)),

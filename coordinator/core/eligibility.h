@@ -32,6 +32,8 @@ struct Seat {
   uint32_t steps = 0;
   uint32_t window_steps = 0;  // As in Lease.
   uint32_t held = 0;          // Known to be in the window already.
+  // Of `steps`, those predicted until the round closes; 0: all of them.
+  uint32_t in_round = 0;
 };
 
 struct RoundPlan {

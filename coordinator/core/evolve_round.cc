@@ -54,13 +54,29 @@ absl::Status CheckLeases(const State& state, const F& fact,
 }
 
 // To the round that is open.
-void AddLeases(FragmentState& fragment, const std::vector<Lease>& leases) {
-  for (const Lease& lease : leases) {
-    fragment.open->leases[lease.worker] = lease;
-    WindowState& window = fragment.windows[lease.worker];
-    const double end = lease.progress + lease.steps * lease.progress_step;
-    if (end > window.progress_reached) window.progress_reached = end;
+double EndOf(const Lease& lease) {
+  return lease.progress + lease.steps * lease.progress_step;
+}
+
+// Where the round is to take the run: the furthest end of a lease that it waits
+// for.
+double EndOf(const OpenRound& open) {
+  double end = 0;
+  for (const auto& [name, lease] : open.leases) {
+    if (open.late.count(name) == 0) end = std::max(end, EndOf(lease));
   }
+  return end;
+}
+
+// Whoever holds the lease is expected at `end` when the round is over.
+void AddLease(FragmentState& fragment, const Lease& lease, double end) {
+  fragment.open->leases[lease.worker] = lease;
+  double& reached = fragment.windows[lease.worker].progress_reached;
+  reached = std::max(reached, end);
+}
+
+void AddLeases(FragmentState& fragment, const std::vector<Lease>& leases) {
+  for (const Lease& lease : leases) AddLease(fragment, lease, EndOf(lease));
 }
 
 // Shared by the two verdicts on a worker's key.
@@ -167,7 +183,8 @@ absl::Status EvolveRound(State& state, const LeaseAdded& fact) {
   ASSIGN_OR_RETURN(FragmentState * fragment, FindOpen(state, fact));
   OpenRound& open = *fragment->open;
   RETURN_IF_ERROR(CheckLeases(state, fact, {fact.lease}, &open));
-  AddLeases(*fragment, {fact.lease});
+  // A window that outlasts the round has not crossed all of its steps then.
+  AddLease(*fragment, fact.lease, std::min(EndOf(fact.lease), EndOf(open)));
   open.late.insert(fact.lease.worker);
   return absl::OkStatus();
 }

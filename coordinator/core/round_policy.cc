@@ -50,18 +50,18 @@ Lease LeaseOf(const Policy& policy, const FragmentState& of, const Seat& seat) {
   return lease;
 }
 
-// Up to where the fragment is expected to be at the end of the round. Never
-// back: what a worker has crossed already shortens its next window's stretch of
-// the schedule.
+// Up to where the fragment is expected to be at the end of the round, after
+// `in_round` steps. Never back: what a worker has crossed already shortens its
+// next window's stretch of the schedule.
 void SetProgress(const Policy& policy, const State& state,
-                 const FragmentState& of, uint64_t expected, Lease& lease) {
+                 const FragmentState& of, uint64_t expected, uint32_t in_round,
+                 Lease& lease) {
   lease.progress =
       std::min(1.0, std::max({ProgressOf(policy, of.folded_tokens),
                               state.settings.progress_floor,
                               WindowOf(of, lease.worker).progress_reached}));
   lease.progress_step =
-      std::max(0.0, ProgressOf(policy, expected) - lease.progress) /
-      lease.steps;
+      std::max(0.0, ProgressOf(policy, expected) - lease.progress) / in_round;
 }
 
 // `expected`: tokens at the end of the round, without these leases.
@@ -73,7 +73,9 @@ std::vector<Lease> LeasesOf(const Policy& policy, const State& state,
     leases.push_back(LeaseOf(policy, of, seat));
     expected += leases.back().tokens;
   }
-  for (Lease& lease : leases) SetProgress(policy, state, of, expected, lease);
+  for (Lease& lease : leases) {
+    SetProgress(policy, state, of, expected, lease.steps, lease);
+  }
   return leases;
 }
 
@@ -250,7 +252,8 @@ Lease LateLease(const Policy& policy, const State& state, uint32_t fragment,
                 const Seat& seat) {
   const FragmentState& of = state.fragments[fragment];
   Lease lease = LeaseOf(policy, of, seat);
-  SetProgress(policy, state, of, TokensExpected(of), lease);
+  SetProgress(policy, state, of, TokensExpected(of),
+              seat.in_round > 0 ? seat.in_round : lease.steps, lease);
   return lease;
 }
 

@@ -34,6 +34,16 @@ double ProgressAtStep(double progress, double progress_step, uint64_t step) {
   return progress + static_cast<double>(step + 1) * progress_step;
 }
 
+double FollowProgress(std::optional<double> reached, double target, double step,
+                      uint32_t steps) {
+  if (!reached.has_value()) return target;
+  const double behind = target - *reached;
+  if (behind <= 2 * step || behind > steps * step) {
+    return std::max(*reached, target);
+  }
+  return *reached + 2 * step;
+}
+
 double LearningRate(const TrainSettings& train, double progress) {
   const double p = std::clamp(progress, 0.0, 1.0);
   const double warmup = train.tokens == 0

@@ -8,6 +8,7 @@
 #define WORKER_CORE_SCHEDULE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "common/config/run_settings.h"
 
@@ -18,6 +19,15 @@ namespace diloco {
 // (from 1) of a run of N steps is at n / N, and LearningRate gives the usual
 // per-step formula.
 double ProgressAtStep(double progress, double progress_step, uint64_t step);
+
+// Where the next step stands, of a worker whose newest one stood at `reached`
+// and which the leases want at `target`, `step` further with each of `steps`
+// steps. It never goes back and moves by two such steps at most, so that no
+// rate jumps where a round folded more or less than expected or closed without
+// this worker; one that has not trained yet, or is further behind than `steps`
+// of them, is at `target` at once.
+double FollowProgress(std::optional<double> reached, double target, double step,
+                      uint32_t steps);
 
 // The learning rate at `progress` (folded tokens / train.tokens; 0 to 1, more
 // counts as 1). Warm-up is linear from 0 over train.warmup_tokens. Then, with

@@ -55,6 +55,8 @@ struct HeldFragment {
 
 struct LocalState {
   std::vector<HeldFragment> fragments;
+  // Where the newest step stands on the schedule; absent before the first.
+  std::optional<double> progress;
   std::vector<uint32_t> evaluated;  // Slices of what is held, in this process.
   bool probe_due = false;           // It started cold, in this process.
 };

@@ -358,7 +358,11 @@ absl::Status Agent::Begin(const RunView::Lease& lease, bool carry) {
 
 absl::Status Agent::TrainStep(const RunView& view) {
   const TrainSettings& train = joined_.settings.train;
+  uint32_t leased = 0;
+  double pace = 0;
   for (const RunView::Lease& lease : view.leases) {
+    leased = std::max(leased, lease.steps);
+    pace = std::max(pace, lease.progress_step);
     // Settings that were changed may have moved it.
     Window& window = local_.fragments[lease.fragment].window;
     if (lease.round != window.round) continue;
@@ -369,7 +373,8 @@ absl::Status Agent::TrainStep(const RunView& view) {
                           static_cast<int64_t>(train.seq_len);
   const Instant begin = options_.clock->Now();
   ASSIGN_OR_RETURN(const Batch batch, data_->Read(cursor_, windows));
-  const double progress = ProgressOfNextStep(local_);
+  const double progress =
+      FollowProgress(local_.progress, ProgressOfNextStep(local_), pace, leased);
   double lr = LearningRate(train, progress);
   if (ramp_left_ > 0) {
     const uint32_t ramp = joined_.settings.join_ramp_steps;
@@ -379,6 +384,7 @@ absl::Status Agent::TrainStep(const RunView& view) {
   ASSIGN_OR_RETURN(const StepResult result, trainer_->Step(batch, lr));
   cursor_ += static_cast<uint64_t>(windows);
   ++inner_steps_;
+  local_.progress = progress;
   progress_.tokens += result.tokens;
   CountStep(local_, result.tokens, lr,
             result.skipped ? std::nullopt : std::make_optional(result.loss));

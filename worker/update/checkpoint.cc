@@ -88,6 +88,9 @@ json ToJson(const CheckpointHeader& header,
         {"bytes_sent", header.totals.bytes_sent},
         {"bytes_received", header.totals.bytes_received}}},
   };
+  if (header.local.progress.has_value()) {
+    out["progress"] = *header.local.progress;
+  }
   for (size_t i = 0; i < header.local.fragments.size(); ++i) {
     const HeldFragment& fragment = header.local.fragments[i];
     json one = {{"window", ToJson(fragment.window)},
@@ -173,6 +176,9 @@ absl::StatusOr<CheckpointHeader> FromJson(const json& in) {
     }
   } else {  // Format 1: the keys of its only fragment lie at the top.
     RETURN_IF_ERROR(AddFragment(in, header));
+  }
+  if (in.contains("progress")) {
+    header.local.progress = in["progress"].get<double>();
   }
   header.data_cursor = in.at("data_cursor").get<uint64_t>();
   header.inner_steps = in.at("inner_steps").get<uint64_t>();

@@ -51,18 +51,28 @@ class Invariants {
   void On(const RoundExtended& fact) { Add(fact.added); }
   void On(const LeaseAdded& fact) {
     REQUIRE(fact.round == round_);
+    const double before = reached_[fact.lease.worker];
+    double end = 0;
+    for (const auto& [name, lease] : leases_) {
+      if (late_.count(name) == 0) end = std::max(end, EndOf(lease));
+    }
     Add({fact.lease});
+    // Its window may outlast the round.
+    reached_[fact.lease.worker] =
+        std::max(before, std::min(EndOf(fact.lease), end));
     late_.insert(fact.lease.worker);
     ++late_leases;
+  }
+  static double EndOf(const Lease& lease) {
+    return lease.progress + lease.steps * lease.progress_step;
   }
   void Add(const std::vector<Lease>& leases) {
     for (const Lease& lease : leases) {
       REQUIRE(lease.progress >= 0);
       REQUIRE(lease.progress_step >= 0);
-      const double end = lease.progress + lease.steps * lease.progress_step;
-      REQUIRE(end <= 1.0 + 1e-9);
+      if (lease.window_steps == 0) REQUIRE(EndOf(lease) <= 1.0 + 1e-9);
       REQUIRE(lease.progress >= reached_[lease.worker] - 1e-12);
-      reached_[lease.worker] = end;
+      reached_[lease.worker] = EndOf(lease);
       REQUIRE(leases_.emplace(lease.worker, lease).second);
     }
   }

@@ -95,5 +95,29 @@ TEST_CASE("the ramp after a cold start rises to one and stays there") {
   REQUIRE(JoinRamp(0, 1) == 1.0);
 }
 
+TEST_CASE("a worker that is off its stretch comes onto it without a jump") {
+  REQUIRE(FollowProgress(std::nullopt, 0.5, 0.01, 10) == 0.5);
+  // Behind: at twice the pace.
+  double progress = 0.44;
+  for (int step = 1; step <= 10; ++step) {
+    const double target = 0.5 + step * 0.01;
+    const double next = FollowProgress(progress, target, 0.01, 10);
+    REQUIRE(next - progress <= 0.02 + 1e-12);
+    progress = next;
+  }
+  REQUIRE(progress == Approx(0.6));
+  // Ahead: it waits.
+  REQUIRE(FollowProgress(0.53, 0.51, 0.01, 10) == 0.53);
+  REQUIRE(FollowProgress(0.53, 0.54, 0.01, 10) == 0.54);
+  // More than the stretch behind: it has been away.
+  REQUIRE(FollowProgress(0.39, 0.51, 0.01, 10) == 0.51);
+  // On it, to the last bit as without.
+  for (uint64_t step = 1; step < 10; ++step) {
+    const double target = ProgressAtStep(0.5, 0.01, step);
+    REQUIRE(FollowProgress(ProgressAtStep(0.5, 0.01, step - 1), target, 0.01,
+                           10) == target);
+  }
+}
+
 }  // namespace
 }  // namespace diloco

@@ -110,6 +110,18 @@ CheckpointStore TwoWritten(FaultFileSystem* fs) {
   return store;
 }
 
+TEST_CASE("a place on the schedule is kept to the last bit") {
+  FaultFileSystem fs;
+  REQUIRE(fs.CreateDirs("scratch").ok());
+  CheckpointStore store(&fs, "scratch");
+  CheckpointHeader header = SampleHeader(2);
+  header.local.progress = 1.0 / 3;
+  REQUIRE(store.Write(header, SampleBuffers(2)).ok());
+  const auto loaded = store.LoadNewest();
+  REQUIRE(loaded.ok());
+  REQUIRE((*loaded)->header.local.progress == 1.0 / 3);
+}
+
 TEST_CASE("C7.1 a crash at any step leaves the new checkpoint or the old") {
   for (const bool torn : {false, true}) {
     bool whole = false;

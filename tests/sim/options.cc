@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kMaxRuns = 100'000'000;
 constexpr uint64_t kMaxWorkers = 64;
 constexpr uint64_t kMaxRounds = 1'000'000;
+// Tensors of the model, and the shortest interval.
+constexpr uint64_t kMaxFragments = 6;
 constexpr double kMaxFaults = 10'000;
 
 absl::Status Bad(const std::string& flag, const std::string& value,
@@ -58,6 +60,9 @@ absl::Status Set(CommandLine& line, const std::string& flag,
   } else if (flag == "--workers") {
     number = Count(flag, value, 1, kMaxWorkers);
     if (number.ok()) sim.workers = static_cast<int>(*number);
+  } else if (flag == "--fragments") {
+    number = Count(flag, value, 1, kMaxFragments);
+    if (number.ok()) sim.fragments = static_cast<uint32_t>(*number);
   } else if (flag == "--rounds") {
     number = Count(flag, value, 1, kMaxRounds);
     if (number.ok()) sim.rounds = *number;
@@ -126,6 +131,9 @@ std::string CommandOf(const SimOptions& options) {
   std::string command = absl::StrFormat(
       "diloco-sim --seed %d --workers %d --rounds %d --faults-per-hour %g",
       options.seed, options.workers, options.rounds, options.faults_per_hour);
+  if (options.fragments > 1) {
+    absl::StrAppend(&command, " --fragments ", options.fragments);
+  }
   if (options.only.has_value()) {
     absl::StrAppend(
         &command, " --only ",

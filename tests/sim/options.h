@@ -21,7 +21,7 @@ struct CommandLine {
   bool help = false;
 };
 inline constexpr char kUsage[] =
-    "usage: diloco-sim [--seed N] [--workers K] [--rounds T]\n"
+    "usage: diloco-sim [--seed N] [--workers K] [--fragments P] [--rounds T]\n"
     "                  [--faults-per-hour F] [--runs N] [--vary] [--trace]\n"
     "                  [--figures] [--only I,I,... | --only none]\n"
     "                  [--no-shrink] [--log] [--plant DEFECT]\n"

@@ -53,8 +53,16 @@ Oracle::Oracle(const Policy& policy, const Layout& layout,
     : policy_(policy),
       theta_(std::move(initial_theta)),
       momentum_(static_cast<size_t>(layout.elements)) {
-  digests_.push_back(DigestOfValues(theta_));
+  for (const FragmentSpec& spec : layout.fragments) {
+    Fragment& of = fragments_.emplace_back();
+    of.first = spec.first;
+    of.elements = spec.elements;
+    of.digests.push_back(DigestOfValues(absl::MakeConstSpan(theta_).subspan(
+        static_cast<size_t>(of.first), static_cast<size_t>(of.elements))));
+  }
 }
+
+Digest Oracle::digest() const { return DigestOfValues(theta_); }
 
 uint64_t Oracle::MakeStep(int worker, uint64_t tokens, absl::Duration took) {
   const uint64_t id = ++next_step_;
@@ -68,19 +76,19 @@ uint64_t Oracle::MakeStep(int worker, uint64_t tokens, absl::Duration took) {
 
 void Oracle::Offered(int worker, const UpdateOffer& offer,
                      const std::string& content, const StepIds& steps) {
-  const Key key{offer.round, WorkerName(worker)};
+  const Key key{offer.fragment, offer.round, WorkerName(worker)};
   const auto id = std::make_pair(key, offer.digest);
   if (offers_.count(id) != 0) return;
   absl::StatusOr<std::vector<float>> values = Decoded(content);
   if (!values.ok() || BlockDigest(content) != offer.digest) {
     return Break(absl::StrCat(
-        key.second, " offers for round ", offer.round,
+        WorkerName(worker), " offers for round ", offer.round,
         " what is not the update it names: ", values.status().ToString()));
   }
   uint64_t tokens = 0;
   for (const uint64_t step : steps) tokens += steps_[step].tokens;
   if (tokens != offer.tokens) {
-    return Break(absl::StrCat(key.second, " offers ", offer.tokens,
+    return Break(absl::StrCat(WorkerName(worker), " offers ", offer.tokens,
                               " tokens for round ", offer.round,
                               ", but its update is made of ", steps.size(),
                               " steps with ", tokens, " tokens"));
@@ -90,30 +98,36 @@ void Oracle::Offered(int worker, const UpdateOffer& offer,
 
 void Oracle::Settled(int worker, const UpdateOffer& offer,
                      const UploadOutcome& outcome) {
-  const Key key{offer.round, WorkerName(worker)};
+  const std::string name = WorkerName(worker);
+  const Key key{offer.fragment, offer.round, name};
   if (outcome.kind != UploadOutcome::Kind::kAccepted) {
     if (accepted_.count(key) != 0 && accepted_[key] == offer.digest) {
       Break(absl::StrCat(
-          key.second, " was told that its update for round ", offer.round,
+          name, " was told that its update for round ", offer.round,
           " is accepted, and then that it is not: ", outcome.reason));
     }
     return;
   }
   accepted_[key] = offer.digest;
-  const auto closed = closed_.find(offer.round);
-  if (closed == closed_.end() || closed->second.members.empty()) return;
+  const std::map<uint64_t, RoundClosed>& rounds =
+      fragments_[offer.fragment].closed;
+  const auto closed = rounds.find(offer.round);
+  if (closed == rounds.end() || closed->second.members.empty()) return;
   for (const RoundMember& member : closed->second.members) {
-    if (member.worker == key.second && member.digest == offer.digest) return;
+    if (member.worker == name && member.digest == offer.digest) return;
   }
-  Break(absl::StrCat("the update of ", key.second, " for round ", offer.round,
+  Break(absl::StrCat("the update of ", name, " for round ", offer.round,
                      " was acknowledged, but the round was folded without it"));
 }
 
-void Oracle::Holds(int worker, uint64_t version, const Digest& digest) {
-  if (version < digests_.size() && digests_[version] != digest) {
+void Oracle::Holds(int worker, uint32_t fragment, uint64_t version,
+                   const Digest& digest) {
+  const std::vector<Digest>& digests = fragments_.at(fragment).digests;
+  if (version < digests.size() && digests[version] != digest) {
     Break(absl::StrCat(WorkerName(worker), " holds version ", version,
-                       " with digest ", digest.Short(), ", published was ",
-                       digests_[version].Short()));
+                       " of fragment ", fragment, " with digest ",
+                       digest.Short(), ", published was ",
+                       digests[version].Short()));
   }
 }
 
@@ -129,27 +143,30 @@ void Oracle::Durable(uint64_t sequence, const Fact& fact, Instant now) {
     return Break(
         absl::StrCat("fact ", sequence, " follows fact ", facts_.size()));
   }
-  if (!state_.fragments.empty() && state_.fragments[0].open.has_value()) {
-    leases_ = state_.fragments[0].open->leases;
-    committed_ = state_.fragments[0].open->committed;
+  std::vector<uint64_t> versions_before;
+  for (size_t f = 0; f < state_.fragments.size(); ++f) {
+    versions_before.push_back(state_.fragments[f].version);
+    if (!state_.fragments[f].open.has_value()) continue;
+    fragments_[f].leases = state_.fragments[f].open->leases;
+    fragments_[f].committed = state_.fragments[f].open->committed;
   }
-  const uint64_t version_before =
-      state_.fragments.empty() ? 0 : state_.fragments[0].version;
   const absl::Status evolved = Evolve(state_, fact);
   if (!evolved.ok()) {
     return Break(absl::StrCat("fact ", sequence,
                               " cannot be: ", std::string(evolved.message())));
   }
   facts_.push_back(fact);
-  if (std::holds_alternative<RoundOpened>(fact) ||
-      std::holds_alternative<RoundExtended>(fact)) {
-    deadline_from_ = now;
+  if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
+    fragments_[opened->fragment].deadline_from = now;
+  } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
+    fragments_[extended->fragment].deadline_from = now;
   } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     OnClosed(*closed);
   } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
-    if (published->version != version_before + 1) {
+    const uint64_t before = versions_before[published->fragment];
+    if (published->version != before + 1) {
       Break(absl::StrCat("version ", published->version, " follows version ",
-                         version_before));
+                         before, " of fragment ", published->fragment));
     }
     OnPublished(*published);
   }
@@ -158,17 +175,18 @@ void Oracle::Durable(uint64_t sequence, const Fact& fact, Instant now) {
 uint64_t Oracle::WeightOf(const RoundClosed& closed,
                           const RoundMember& member) {
   if (policy_.weighting == Weighting::kUniform) return 1;
-  const auto offer =
-      offers_.find({{closed.round, member.worker}, member.digest});
+  const auto offer = offers_.find(
+      {Key{closed.fragment, closed.round, member.worker}, member.digest});
   if (offer == offers_.end()) return 0;
-  return std::min(offer->second.offer.tokens, leases_[member.worker].tokens);
+  return std::min(offer->second.offer.tokens,
+                  fragments_[closed.fragment].leases[member.worker].tokens);
 }
 
 void Oracle::OnClosed(const RoundClosed& closed) {
-  if (closed_.count(closed.round) != 0) {
+  Fragment& of = fragments_[closed.fragment];
+  if (!of.closed.emplace(closed.round, closed).second) {
     return Break(absl::StrCat("round ", closed.round, " closed twice"));
   }
-  closed_[closed.round] = closed;
   std::set<std::string> members;
   for (const RoundMember& member : closed.members) {
     members.insert(member.worker);
@@ -180,26 +198,28 @@ void Oracle::OnClosed(const RoundClosed& closed) {
     }
   }
   if (closed.members.empty()) return;
-  for (const auto& [worker, update] : committed_) {
+  for (const auto& [worker, update] : of.committed) {
     if (members.count(worker) == 0 &&
         state_.workers[worker].membership != Membership::kEvicted) {
       Break(absl::StrCat("the update of ", worker, " for round ", closed.round,
                          " is in the journal, but not in the fold"));
     }
   }
-  for (auto told = accepted_.lower_bound({closed.round, ""});
-       told != accepted_.end() && told->first.first == closed.round; ++told) {
-    if (members.count(told->first.second) == 0) {
-      Break(absl::StrCat("the update of ", told->first.second, " for round ",
-                         closed.round,
+  for (auto told =
+           accepted_.lower_bound(Key{closed.fragment, closed.round, ""});
+       told != accepted_.end(); ++told) {
+    const auto& [fragment, round, worker] = told->first;
+    if (fragment != closed.fragment || round != closed.round) break;
+    if (members.count(worker) == 0) {
+      Break(absl::StrCat("the update of ", worker, " for round ", closed.round,
                          " was acknowledged, but is not in the fold"));
     }
   }
 }
 
 void Oracle::FoldSteps(const RoundClosed& closed, const RoundMember& member) {
-  const Offer& offer =
-      offers_.at({{closed.round, member.worker}, member.digest});
+  const Offer& offer = offers_.at(
+      {Key{closed.fragment, closed.round, member.worker}, member.digest});
   ++ledger_.updates;
   ledger_.update_bytes = offer.offer.bytes;
   for (const uint64_t id : offer.steps) {
@@ -209,24 +229,27 @@ void Oracle::FoldSteps(const RoundClosed& closed, const RoundMember& member) {
                          WorkerName(step.worker), " as one of ",
                          member.worker));
     }
-    if (step.folded_in != 0) {
+    const auto [folded, first] =
+        step.folded_in.emplace(closed.fragment, closed.round);
+    if (!first) {
       Break(absl::StrCat("step ", id, " of ", member.worker,
-                         " is folded in round ", step.folded_in,
-                         " and once more in round ", closed.round));
+                         " is folded in round ", folded->second,
+                         " and once more in round ", closed.round,
+                         " of fragment ", closed.fragment));
     }
-    step.folded_in = closed.round;
     tokens_folded_ += step.tokens;
   }
 }
 
 // The fold, as the aggregate's README has it, in plain loops.
 void Oracle::OnPublished(const VersionPublished& published) {
-  const RoundClosed& closed = closed_.at(published.round);
+  Fragment& of = fragments_[published.fragment];
+  const RoundClosed& closed = of.closed.at(published.round);
   uint64_t divisor = 0;
   std::vector<std::pair<uint64_t, const std::vector<float>*>> inputs;
   for (const RoundMember& member : closed.members) {
-    const auto offer =
-        offers_.find({{closed.round, member.worker}, member.digest});
+    const auto offer = offers_.find(
+        {Key{closed.fragment, closed.round, member.worker}, member.digest});
     if (offer == offers_.end()) {
       return Break(absl::StrCat("round ", closed.round,
                                 " folds an update that ", member.worker,
@@ -240,19 +263,22 @@ void Oracle::OnPublished(const VersionPublished& published) {
   const auto lr = static_cast<float>(policy_.outer_lr);
   const auto mu = static_cast<float>(policy_.outer_momentum);
   const double share = 1.0 / static_cast<double>(divisor);
-  for (size_t i = 0; i < theta_.size(); ++i) {
+  const absl::Span<float> theta = absl::MakeSpan(theta_).subspan(
+      static_cast<size_t>(of.first), static_cast<size_t>(of.elements));
+  const absl::Span<float> momentum = absl::MakeSpan(momentum_).subspan(
+      static_cast<size_t>(of.first), theta.size());
+  for (size_t i = 0; i < theta.size(); ++i) {
     double sum = 0;
     for (const auto& [weight, values] : inputs) {
       sum += static_cast<double>(weight) * (*values)[i];
     }
     const auto mean = static_cast<float>(sum * share);
-    momentum_[i] = mu * momentum_[i] + mean;
-    const float step =
-        policy_.nesterov ? mean + mu * momentum_[i] : momentum_[i];
-    theta_[i] += -(lr * step);
+    momentum[i] = mu * momentum[i] + mean;
+    const float step = policy_.nesterov ? mean + mu * momentum[i] : momentum[i];
+    theta[i] += -(lr * step);
   }
-  const Digest digest = DigestOfValues(theta_);
-  digests_.push_back(digest);
+  const Digest digest = DigestOfValues(theta);
+  of.digests.push_back(digest);
   if (digest != published.digest) {
     Break(absl::StrCat("version ", published.version, " (round ", closed.round,
                        ", ", closed.members.size(), " members, divisor ",
@@ -262,8 +288,11 @@ void Oracle::OnPublished(const VersionPublished& published) {
   }
   // Of rounds long past nothing is asked any more.
   const uint64_t kept = published.round < 8 ? 0 : published.round - 8;
-  offers_.erase(offers_.begin(), offers_.lower_bound({{kept, ""}, Digest()}));
-  accepted_.erase(accepted_.begin(), accepted_.lower_bound({kept, ""}));
+  const Key first{published.fragment, 0, ""};
+  const Key past{published.fragment, kept, ""};
+  offers_.erase(offers_.lower_bound({first, Digest()}),
+                offers_.lower_bound({past, Digest()}));
+  accepted_.erase(accepted_.lower_bound(first), accepted_.lower_bound(past));
 }
 
 void Oracle::Recovered(uint64_t last_sequence) {
@@ -273,15 +302,20 @@ void Oracle::Recovered(uint64_t last_sequence) {
   }
 }
 
-void Oracle::Restarted(Instant now) { deadline_from_ = now; }
+void Oracle::Restarted(Instant now) {
+  for (Fragment& of : fragments_) of.deadline_from = now;
+}
 
 void Oracle::CheckDeadline(Instant now) {
-  if (state_.fragments.empty() || !state_.fragments[0].open.has_value()) return;
-  const OpenRound& open = *state_.fragments[0].open;
   const size_t needed = std::max<uint32_t>(1, policy_.min_updates);
-  const absl::Duration late =
-      now - deadline_from_ - open.deadline - kDeadlineSlack;
-  if (open.committed.size() >= needed && late > absl::ZeroDuration()) {
+  for (size_t f = 0; f < state_.fragments.size(); ++f) {
+    if (!state_.fragments[f].open.has_value()) continue;
+    const OpenRound& open = *state_.fragments[f].open;
+    const absl::Duration late =
+        now - fragments_[f].deadline_from - open.deadline - kDeadlineSlack;
+    if (open.committed.size() < needed || late <= absl::ZeroDuration()) {
+      continue;
+    }
     Break(absl::StrCat(
         "round ", open.round, " has ", open.committed.size(),
         " updates of the ", needed, " that it needs and is open ",
@@ -301,12 +335,15 @@ void Oracle::Close(const StepIds& outstanding) {
   for (const uint64_t id : outstanding) steps_.at(id).outstanding = true;
   uint64_t folded = 0;
   uint64_t tokens = 0;
-  for (const auto& [id, step] : steps_) {
+  for (auto& [id, step] : steps_) {
     tokens += step.tokens;
-    if (step.folded_in != 0) {
-      folded += step.tokens;
-      ledger_.folded += step.took;
-    } else if (step.outstanding) {
+    folded += step.folded_in.size() * step.tokens;
+    // Of its time each fragment has an equal share.
+    const auto into = static_cast<int64_t>(step.folded_in.size());
+    const auto all = static_cast<int64_t>(fragments_.size());
+    ledger_.folded += step.took * into / all;
+    step.took = step.took * (all - into) / all;
+    if (step.outstanding) {
       ledger_.outstanding += step.took;
     } else if (step.lost) {
       ledger_.lost += step.took;
@@ -318,7 +355,7 @@ void Oracle::Close(const StepIds& outstanding) {
   }
   // What the journal says of folded tokens counts none beyond the leases.
   if (folded != tokens_folded_ || tokens != tokens_made_ ||
-      state_.folded_tokens > folded) {
+      state_.folded_tokens * fragments_.size() > folded) {
     Break(absl::StrCat("the ledger does not close: ", tokens_folded_,
                        " tokens were folded, of steps with ", folded,
                        "; the journal says ", state_.folded_tokens));

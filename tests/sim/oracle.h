@@ -6,9 +6,11 @@
 //   a version is the fold of its members, recomputed here from their content
 //     with weights from the run's rule, bit for bit, across all restarts
 //   what was durable once is still there after every restart
-//   a step is folded at most once, by the worker that made it, with its tokens
+//   a step is folded into each fragment at most once, by the worker that made
+//     it, with its tokens
 //   an accepted update is in the fold of its round, or that is void
-//   the ledger closes: each step is folded, discarded, lost or outstanding
+//   the ledger closes for each fragment: a step is folded, discarded, lost or
+//     outstanding
 //   a round with enough updates closes at its deadline
 //   who says that it holds a version holds its bits
 #ifndef TESTS_SIM_ORACLE_H_
@@ -19,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,14 +45,17 @@ class Oracle {
                const StepIds& steps);
   void Settled(int worker, const UpdateOffer& offer,
                const UploadOutcome& outcome);
-  void Holds(int worker, uint64_t version, const Digest& digest);
+  void Holds(int worker, uint32_t fragment, uint64_t version,
+             const Digest& digest);
   // In order; those seen before must be the same.
   void Durable(uint64_t sequence, const Fact& fact, Instant now);
   // Those of a new life that are known to be all of the one before.
   void Recovered(uint64_t last_sequence);
   void Restarted(Instant now);
   // The coordinator could not write for so long: deadlines wait meanwhile.
-  void StoodStill(absl::Duration stall) { deadline_from_ += stall; }
+  void StoodStill(absl::Duration stall) {
+    for (Fragment& of : fragments_) of.deadline_from += stall;
+  }
   void CheckDeadline(Instant now);
   // A crash or the loss of a disk took these from a worker, unless they were
   // sent before.
@@ -78,7 +84,8 @@ class Oracle {
 
   const State& state() const { return state_; }
   uint64_t facts() const { return facts_.size(); }
-  const Digest& digest() const { return digests_.back(); }
+  // Of the newest version, of all fragments together.
+  Digest digest() const;
   // Tokens: made in all steps, and of those in a fold.
   uint64_t tokens_made() const { return tokens_made_; }
   uint64_t tokens_folded() const { return tokens_folded_; }
@@ -88,7 +95,7 @@ class Oracle {
     int worker = 0;
     uint64_t tokens = 0;
     absl::Duration took;
-    uint64_t folded_in = 0;  // Round; 0: none.
+    std::map<uint32_t, uint64_t> folded_in;  // Fragment, round.
     bool lost = false;
     bool outstanding = false;
   };
@@ -97,7 +104,18 @@ class Oracle {
     std::vector<float> values;
     StepIds steps;
   };
-  using Key = std::pair<uint64_t, std::string>;  // Round, worker.
+  // Fragment, round, worker.
+  using Key = std::tuple<uint32_t, uint64_t, std::string>;
+  struct Fragment {
+    int64_t first = 0;
+    int64_t elements = 0;
+    std::vector<Digest> digests;  // By version.
+    std::map<uint64_t, RoundClosed> closed;
+    // Of the round that was closed last: what it was leased and had received.
+    std::map<std::string, Lease> leases;
+    std::map<std::string, StoredUpdate> committed;
+    Instant deadline_from;
+  };
 
   void OnClosed(const RoundClosed& closed);
   void OnPublished(const VersionPublished& published);
@@ -108,16 +126,11 @@ class Oracle {
   std::vector<float> theta_;
   std::vector<float> momentum_;
   State state_;
-  std::vector<Fact> facts_;      // By sequence number, from 1.
-  std::vector<Digest> digests_;  // By version.
+  std::vector<Fact> facts_;  // By sequence number, from 1.
+  std::vector<Fragment> fragments_;
   std::map<uint64_t, StepRecord> steps_;
   std::map<std::pair<Key, Digest>, Offer> offers_;
   std::map<Key, Digest> accepted_;  // What workers were told.
-  std::map<uint64_t, RoundClosed> closed_;
-  // Of the round that was closed last: what it was leased and had received.
-  std::map<std::string, Lease> leases_;
-  std::map<std::string, StoredUpdate> committed_;
-  Instant deadline_from_;
   uint64_t next_step_ = 0;
   uint64_t tokens_made_ = 0;
   uint64_t tokens_folded_ = 0;

@@ -216,6 +216,13 @@ Plan DrawPlan(const SimOptions& options) {
     policy.eval_every = static_cast<uint32_t>(1 + stream.Below(4));
     policy.eval_windows = kEvalWindows;
   }
+  Stream sync(options.seed, "sync");
+  if (options.fragments > 1) {
+    plan.overlap = static_cast<uint32_t>(sync.Below(3));
+    plan.merge = sync.Chance(0.5) ? MergeMode::kExact : MergeMode::kSlip;
+    // By a merge that keeps nothing the trainer knows what is dropped.
+    plan.mix = 0.5;
+  }
   plan.step = absl::Seconds(3);
   if (stream.Chance(0.5)) policy.deadline = 3 * policy.interval * plan.step;
   plan.checkpoint_every = absl::Seconds(30);

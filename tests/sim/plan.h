@@ -28,6 +28,7 @@ std::optional<Plant> ParsePlant(const std::string& name);
 struct SimOptions {
   uint64_t seed = 1;
   int workers = 3;
+  uint32_t fragments = 1;
   uint64_t rounds = 20;
   double faults_per_hour = 60;
   Plant plant = Plant::kNone;
@@ -76,6 +77,9 @@ inline constexpr uint64_t kEvalWindows = 6;
 
 struct Plan {
   Policy policy;
+  uint32_t overlap = 0;
+  MergeMode merge = MergeMode::kExact;
+  float mix = 0;
   absl::Duration step;         // Of a worker at factor 1.
   std::vector<double> factor;  // By worker: how much slower its steps are.
   std::vector<Instant> start;  // By worker: when its process first starts.

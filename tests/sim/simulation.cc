@@ -125,7 +125,14 @@ Simulation::Simulation(const SimOptions& options, const Plan& plan, Trace trace)
   settings_.error_feedback = !IsPlain(plan.policy.codec_up);
   settings_.stochastic_rounding = plan.policy.codec_up == Codec::kE3m0;
   settings_.late = plan.policy.late;
-  layout_ = *BuildLayout(ModelTensors(settings_.model), 1);
+  settings_.fragments = {options.fragments > 1 ? FragmentPattern::kBalanced
+                                               : FragmentPattern::kWhole,
+                         options.fragments,
+                         {}};
+  settings_.overlap = plan.overlap;
+  settings_.merge = plan.merge;
+  settings_.mix = plan.mix;
+  layout_ = *ModelLayout(settings_.model, settings_.fragments);
   settings_.layout_digest = layout_.ComputeDigest();
   initial_.resize(static_cast<size_t>(layout_.elements));
   Stream values(options.seed, "theta");
@@ -346,8 +353,8 @@ void Simulation::RunAgent(int worker) {
     StepIds& steps = machine.taken[{offer.round, offer.digest.ToBytes()}];
     if (machine.trainer != nullptr && steps.empty()) {
       // A process that has found the update on its disk has taken nothing.
-      steps = machine.trainer->taken().empty() ? machine.trainer->window()
-                                               : machine.trainer->taken();
+      const StepIds& taken = machine.trainer->taken(offer.fragment);
+      steps = taken.empty() ? machine.trainer->window(offer.fragment) : taken;
     }
     oracle_->Offered(worker, offer, content, steps);
   };
@@ -361,8 +368,13 @@ void Simulation::RunAgent(int worker) {
     }
   };
   port.reported = [this, worker](const ProgressReport& report) {
-    if (report.digest.has_value() && report.state != "repairing") {
-      oracle_->Holds(worker, report.version, *report.digest);
+    if (report.state == "repairing") return;
+    if (report.digest.has_value()) {
+      oracle_->Holds(worker, 0, report.version, *report.digest);
+    }
+    for (const ProgressReport::FragmentProgress& other : report.others) {
+      if (!other.digest.has_value()) continue;
+      oracle_->Holds(worker, other.fragment, other.version, *other.digest);
     }
   };
   machine.port = std::make_unique<SimulatedPort>(std::move(port));
@@ -407,7 +419,9 @@ void Simulation::RunAgent(int worker) {
   };
   options.stop_requested = [&machine] { return machine.stop; };
   options.after_apply = [this, worker](uint64_t version, Trainer& trainer) {
-    oracle_->Holds(worker, version, trainer.AnchorDigest(0));
+    // Of several fragments the beats tell.
+    if (layout_.fragments.size() > 1) return;
+    oracle_->Holds(worker, 0, version, trainer.AnchorDigest(0));
   };
   absl::Status status;
   {
@@ -462,7 +476,7 @@ void Simulation::EndWorker(int worker, bool power_cut, uint64_t keep,
   if (machine.port != nullptr) machine.port->Kill();
   machine.fs->StopAfter(1);
   // Until a later life finds them in a checkpoint.
-  if (machine.trainer != nullptr) oracle_->Lost(machine.trainer->window());
+  if (machine.trainer != nullptr) oracle_->Lost(machine.trainer->unsent());
   world_.End(machine.group);
   machine.port.reset();
   if (power_cut) {
@@ -673,7 +687,7 @@ SimResult Simulation::Run() {
   StepIds outstanding;
   for (const auto& machine : workers_) {
     if (machine->trainer == nullptr) continue;
-    const StepIds& window = machine->trainer->window();
+    const StepIds window = machine->trainer->unsent();
     outstanding.insert(outstanding.end(), window.begin(), window.end());
   }
   if (oracle_->broken().empty()) oracle_->Close(outstanding);
@@ -690,11 +704,9 @@ SimResult Simulation::Run() {
   result.restarts = starts_ - 1;
   result.facts = oracle_->facts();
   result.tokens_made = oracle_->tokens_made();
-  result.tokens_folded = oracle_->tokens_folded();
+  result.tokens_folded = oracle_->tokens_folded() / options_.fragments;
   result.digest = oracle_->digest();
-  if (!oracle_->state().fragments.empty()) {
-    result.version = oracle_->state().fragments[0].version;
-  }
+  result.version = ThetaVersion(oracle_->state());
   return result;
 }
 

@@ -257,18 +257,29 @@ Action NextAction(const LocalState& local, const ViewInput& view,
     return action;
   }
   // What a fragment needs done comes first, then one that must wait; a step is
-  // one of all.
+  // one of all. One that nothing is asked of, as its rounds are over or were
+  // opened without this worker, holds up no other.
   action.kind = Kind::kStep;
+  bool steps = false;
+  std::optional<Action> idle;
   for (uint32_t i = 0; i < fragments; ++i) {
-    Action next =
-        NextOfWindow({local.fragments[i], view.fragments[i]}, view, rules);
-    if (next.kind == Kind::kStep) continue;
+    const Part part{local.fragments[i], view.fragments[i]};
+    Action next = NextOfWindow(part, view, rules);
+    if (next.kind == Kind::kStep) {
+      steps = true;
+      continue;
+    }
     if (next.kind == Kind::kWait && action.kind == Kind::kWait) continue;
     next.fragment = i;
     next.reason = Named(std::move(next.reason), i, fragments);
+    if (!part.seen.lease.has_value() && !IsTaken(part.held)) {
+      if (!idle.has_value()) idle = std::move(next);
+      continue;
+    }
     action = std::move(next);
     if (action.kind != Kind::kWait) return action;
   }
+  if (action.kind == Kind::kStep && !steps && idle.has_value()) return *idle;
   return action;
 }
 

@@ -445,6 +445,23 @@ TEST_CASE("C6.5 a late update is carried with the steps since its take") {
   CHECK(window.steps_done == 1);
 }
 
+TEST_CASE("a fragment whose rounds are over holds up no other") {
+  TwoFragments run;
+  // Its last result is merged.
+  run.local.fragments[0].window = Window{};
+  run.view.fragments[0].lease.reset();
+  const Action next = run.Train(0);
+  CHECK(next.kind == Kind::kStep);
+  // While a result of the other is waited for, and without work for either,
+  // there is nothing to train.
+  REQUIRE(run.Train(9).fragment == 1);
+  run.Deliver(1);
+  CHECK(run.Next().kind == Kind::kWait);
+  run.view.fragments[1].lease.reset();
+  run.local.fragments[1].window = Window{};
+  CHECK(run.Next().kind == Kind::kWait);
+}
+
 TEST_CASE("a paused run is not trained ahead of") {
   TwoFragments run;
   run.rules.overlap = 2;

@@ -86,18 +86,27 @@ absl::Status CoordinatorImpl::CheckRun(const State& state) {
                      "\", the run file names \"", options_.run,
                      "\": point state.dir to another directory"));
   }
+  const std::string path = JoinPath(options_.state_dir, kSettingsFile);
+  const absl::StatusOr<std::string> kept = ReadFile(options_.fs, path);
+  const bool good = kept.ok() && Sha256(*kept) == state.settings_digest;
   absl::Status settings;
-  if (state.settings_digest == options_.settings_digest) {
+  if (good) {
+    settings = settings_.SetCreated(*kept);
+  } else if (state.settings_digest == options_.settings_digest) {
+    // The run file still says the same.
+    if (!kept.ok() || *kept != options_.settings_text) {
+      const absl::Status written =
+          WriteFileAtomic(options_.fs, path, options_.settings_text);
+      DILOCO_LOG(WARNING) << path << " was missing or damaged and is "
+                          << (written.ok() ? "written anew"
+                                           : written.ToString());
+    }
     settings = settings_.SetCreated(options_.settings_text);
   } else {
-    const absl::StatusOr<std::string> kept =
-        ReadFile(options_.fs, JoinPath(options_.state_dir, kSettingsFile));
-    settings =
-        kept.ok() && Sha256(*kept) == state.settings_digest
-            ? settings_.SetCreated(*kept)
-            : absl::FailedPreconditionError(absl::StrCat(
-                  "their digest is ", state.settings_digest.Short(),
-                  ", the run file gives ", options_.settings_digest.Short()));
+    settings = absl::FailedPreconditionError(absl::StrCat(
+        "their digest is ", state.settings_digest.Short(),
+        ", the run file gives ", options_.settings_digest.Short(), ", and ",
+        path, " is missing or damaged: put it back from a backup"));
   }
   if (settings.ok()) return settings;
   return absl::FailedPreconditionError(absl::StrCat(

@@ -227,6 +227,30 @@ TEST_CASE("verify beside a run that goes on tells damage from retention") {
   if (damaged) CHECK(absl::StrContains(problems[0], "settings.txt"));
 }
 
+TEST_CASE("a start mends settings.txt, or says that it is damaged") {
+  OfflineRun offline;
+  TestRun& run = offline.run;
+  run.End();
+  if (GENERATE(false, true)) {
+    REQUIRE(run.fs.Remove("state/settings.txt").ok());
+  } else {
+    run.fs.FlipBit("state/settings.txt", 3, 1);
+  }
+  SECTION("the run file says what it said") {
+    REQUIRE(run.Start().ok());
+    CHECK(offline.Problem() == "");
+  }
+  SECTION("another run file, or another build with more settings") {
+    run.options.settings_text += "outer.momentum = 0.5\n";
+    run.options.settings_digest = Sha256(run.options.settings_text);
+    const absl::Status refused = run.Start();
+    INFO(refused);
+    CHECK(refused.code() == Code::kFailedPrecondition);
+    CHECK(absl::StrContains(refused.message(), "state/settings.txt"));
+    CHECK(absl::StrContains(refused.message(), "backup"));
+  }
+}
+
 TEST_CASE("directories may be written with a slash at the end") {
   OfflineRun offline;
   TestRun& run = offline.run;

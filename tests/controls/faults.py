@@ -46,9 +46,9 @@ FAULTS = [
           "component_coordinator", "component_agent"),
     fault("updates are folded in reverse order",
           "coordinator/runtime/fold_engine.cc",
-          "  const bool with_image = recorded != nullptr",
+          "  const bool with_image =\n",
           "  std::reverse(members.begin(), members.end());\n"
-          "  const bool with_image = recorded != nullptr",
+          "  const bool with_image =\n",
           "component_coordinator", "component_agent"),
     fault("a weight is not clamped to the lease",
           "coordinator/core/decide_round.cc",
@@ -189,8 +189,8 @@ FAULTS = [
           "unit_core", "component_coordinator"),
     fault("a receipt that got lost lets work count twice",
           "worker/runtime/agent.cc",
-          "        if (action.carry || copies_[action.fragment].residual.pending())"
-          " {\n          status = Settle(action.fragment);\n        }\n",
+          "      if (action.carry || copies_[action.fragment].residual.pending())"
+          " {\n        status = Settle(action.fragment);\n      }\n",
           "", "component_agent"),
     fault("a worker takes the published digest for that of its own copy",
           "worker/runtime/versions.cc",

@@ -154,12 +154,15 @@ absl::Status RunExport(const Invocation& invocation) {
         out, " exists; export writes a new directory, give another name"));
   }
   AdminClient client(invocation.coordinator);
+  FileSystem* const fs = FileSystem::Posix();
+  // Under a name of its own: writing the model clears what is left beside it.
+  const std::string fetched = absl::StrCat(out, ".fetched");
+  RemoveLeftBeside(fs, fetched);
   v1::ExportDescription description;
   absl::Status written = absl::UnknownError("no attempt");
   for (int i = 0; i < kMaxResolutions && !written.ok(); ++i) {
     ASSIGN_OR_RETURN(description, client.DescribeExport());
-    Fetcher fetcher(invocation.coordinator,
-                    NewNameBeside(FileSystem::Posix(), out));
+    Fetcher fetcher(invocation.coordinator, NewNameBeside(fs, fetched));
     written = WriteModel(description, out, &fetcher);
     if (!absl::IsNotFound(written)) break;
   }

@@ -188,6 +188,25 @@ TEST_CASE("a round that opens does not wait for a joiner's download") {
   REQUIRE(run.state.fragments[0].open->leases.count("e") == 1);
 }
 
+TEST_CASE("who has handed in holds theta, also before its first beat") {
+  CoreRun run;
+  run.policy.wait_for = 2;
+  for (const char* name : {"a", "b"}) {
+    JoinEvent joiner;
+    joiner.worker = name;
+    joiner.attempt = absl::StrCat("attempt ", name);
+    joiner.new_session = absl::StrCat("session ", name);
+    joiner.fresh = true;
+    REQUIRE(run.Do(joiner).status.ok());
+  }
+  BeatEvent beat{"a", 1.0, WindowReport{}};
+  beat.window->digest = CoreRun::VersionDigest(run.version());
+  run.Do(beat);
+  for (const char* name : {"a", "b"}) run.Deliver(name);
+  run.Fold();
+  REQUIRE(run.open_round().leases.size() == 2);
+}
+
 TEST_CASE("C6.3 a slow worker is folded when its window is full") {
   FourWorkers four(20.0);
   CoreRun& run = four.run;

@@ -5,6 +5,7 @@
 #define COORDINATOR_RUNTIME_COORDINATOR_IMPL_H_
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -101,9 +102,11 @@ class CoordinatorImpl final : public Coordinator {
       const State& state);
   absl::Status AcceptEdits(const std::optional<SettingsEvent>& edits);
   absl::Status CreateRun(Journal& journal, State& state);
+  // Again and again while the disk has no room for it.
+  absl::Status AsSpaceAllows(const std::function<absl::Status()>& attempt);
+  absl::Status CommitStart(Journal& journal);
   // A directory with work that the journal cannot have led to has lost its end,
   // or all of it.
-  absl::Status CommitStart(Journal& journal);
   absl::Status CheckNotLost(bool fresh) const;
   void LearnKnownFiles(const Fact& fact);
   absl::StatusOr<std::unique_ptr<Journal>> ReplayJournal(State& state);

@@ -242,11 +242,11 @@ absl::StatusOr<std::vector<VersionPublished>> CoordinatorImpl::FoldPending(
   return done;
 }
 
-// Nothing may be served before the epoch is durable.
-absl::Status CoordinatorImpl::CommitStart(Journal& journal) {
+absl::Status CoordinatorImpl::AsSpaceAllows(
+    const std::function<absl::Status()>& attempt) {
   bool waited = false;
   while (true) {
-    const absl::Status status = journal.Commit();
+    const absl::Status status = attempt();
     if (waited && status.ok()) {
       DILOCO_LOG(INFO) << "the start found disk space";
     }
@@ -262,9 +262,19 @@ absl::Status CoordinatorImpl::CommitStart(Journal& journal) {
                            "goes on by itself when there is room\"";
     }
     waited = true;
-    MakeRoom(FoldBytes() + options_.keep_free_bytes);
     if (!options_.wait_for_space(why)) return status;
   }
+}
+
+// Nothing may be served before the epoch is durable.
+absl::Status CoordinatorImpl::CommitStart(Journal& journal) {
+  return AsSpaceAllows([&] {
+    const absl::Status status = journal.Commit();
+    if (absl::IsResourceExhausted(status)) {
+      MakeRoom(FoldBytes() + options_.keep_free_bytes);
+    }
+    return status;
+  });
 }
 
 absl::Status CoordinatorImpl::Recover() {
@@ -296,8 +306,9 @@ absl::Status CoordinatorImpl::Recover() {
   } else {
     ASSIGN_OR_RETURN(edits, RecoverSettings(state));
     for (uint32_t f = 0; f < state.fragments.size(); ++f) {
-      RETURN_IF_ERROR(
-          AskForBackup(engine_->Rebuild(f, state.fragments[f].version)));
+      // No room is made here: what is old is known once all is rebuilt.
+      RETURN_IF_ERROR(AskForBackup(AsSpaceAllows(
+          [&] { return engine_->Rebuild(f, state.fragments[f].version); })));
     }
     metrics_.images_passed_over->Increment(
         static_cast<double>(versions_.images_passed_over()));

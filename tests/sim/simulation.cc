@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/logging.h"
 #include "coordinator/store/fact_codec.h"
 #include "coordinator/store/journal.h"
@@ -598,9 +599,13 @@ void Simulation::RotImage(const Fault& fault) {
   const std::string dir = JoinPath(kStateDir, kImageDir);
   absl::StatusOr<std::vector<std::string>> names = coordinator_fs_.List(dir);
   if (rotten_ || !names.ok()) return;
+  // Each fragment has images of its own.
+  const std::string prefix =
+      absl::StrFormat("f%02d-", fault.keep % options_.fragments);
   std::vector<std::string> images;
   for (const std::string& name : *names) {
-    if (absl::EndsWith(name, fault.n % 2 == 0 ? ".theta" : ".momentum")) {
+    if (absl::StartsWith(name, prefix) &&
+        absl::EndsWith(name, fault.n % 2 == 0 ? ".theta" : ".momentum")) {
       images.push_back(name);
     }
   }

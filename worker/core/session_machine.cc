@@ -11,11 +11,16 @@ namespace {
 
 using Kind = Action::Kind;
 
-// What becomes of the steps of a round that is over.
-std::string FateOf(const Window& window, bool carry) {
-  return absl::StrCat("round ", window.round,
-                      " closed without this worker; its ", window.steps,
-                      carry ? " steps are carried on" : " steps are dropped");
+// What becomes of the steps of a round that is over. An update whose receipt
+// has not come may have been in it.
+std::string FateOf(const HeldFragment& held, bool carry) {
+  const Window& window = held.window;
+  return absl::StrCat(
+      "round ", window.round,
+      IsTaken(held) ? " closed before the receipt of this worker's update came;"
+                      " unless it was in time, its "
+                    : " closed without this worker; its ",
+      window.steps, carry ? " steps are carried on" : " steps are dropped");
 }
 
 std::string OnTheWay(const HeldFragment& held) {
@@ -129,7 +134,7 @@ Action NextOfWindow(const Part& part, const ViewInput& view,
     action.kind = Kind::kBegin;
     action.carry = carry;
     if (held.window.round != 0 && HasUnsent(held)) {
-      action.reason = FateOf(held.window, carry);
+      action.reason = FateOf(held, carry);
     }
     return action;
   }
@@ -234,7 +239,7 @@ Action NextAction(const LocalState& local, const ViewInput& view,
     action.version = version;
     action.carry = unsent && rules.late == LatePolicy::kCarry;
     action.reason =
-        Named(unsent ? FateOf(held.window, action.carry)
+        Named(unsent ? FateOf(held, action.carry)
                      : absl::StrCat("version ", version, " is published"),
               i, fragments);
     return action;
@@ -311,7 +316,8 @@ void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry) {
         fragment.ahead.steps_done + (window.round == 0 ? window.steps_done : 0);
     window.round = 0;
   } else {
-    window = window.delivered ? fragment.ahead : Window{};
+    // Local values that became theta itself have nothing of it.
+    window = window.delivered && !window.last ? fragment.ahead : Window{};
   }
   fragment.ahead = Window{};
 }

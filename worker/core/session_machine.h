@@ -149,7 +149,8 @@ void BeginWindow(HeldFragment& fragment, const ViewInput::Lease& lease,
                  bool carry);
 // Applies a catch-up to `version`. With `carry` the work that was not sent
 // stays in the window. Otherwise the window is over, and what was trained since
-// the take of a delivered one is the beginning of the next.
+// the take of a delivered one is the beginning of the next, unless the run was
+// to end with it: then the local values are those of theta.
 void FinishCatchUp(HeldFragment& fragment, uint64_t version, bool carry);
 // Applies the loss of an update that was taken and not sent: its steps are in
 // the local values, and handed in with those that came after it.

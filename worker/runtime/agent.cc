@@ -276,9 +276,7 @@ absl::Status Agent::Perform(const Action& action, const RunView& view) {
       break;
     case Kind::kCatchUp: {
       const HeldFragment& fragment = local_.fragments[action.fragment];
-      if (action.carry || copies_[action.fragment].residual.pending()) {
-        status = Settle(action.fragment);
-      }
+      status = Settle(action.fragment);
       if (!status.ok()) break;
       Report("downloading");
       status = CatchUp(action.fragment, action.version,
@@ -300,10 +298,7 @@ absl::Status Agent::Perform(const Action& action, const RunView& view) {
       break;
     case Kind::kBegin: {
       const HeldFragment& fragment = local_.fragments[action.fragment];
-      if ((action.carry && fragment.window.round != 0) ||
-          copies_[action.fragment].residual.pending()) {
-        status = Settle(action.fragment);
-      }
+      status = Settle(action.fragment);
       if (!status.ok()) break;
       status = Begin(LeaseOf(view, action.fragment),
                      action.carry && !fragment.window.delivered);

@@ -267,8 +267,9 @@ void Agent::EndJobs(Copy& copy) {
 // kept: it was lost on the way, or with the process that waited for it.
 absl::Status Agent::Settle(uint32_t fragment) {
   const std::optional<SpooledUpdate>& spooled = copies_[fragment].spooled;
-  if (!spooled.has_value() ||
-      spooled->round != local_.fragments[fragment].window.round) {
+  const Window& window = local_.fragments[fragment].window;
+  if (!spooled.has_value() || spooled->round != window.round ||
+      window.delivered) {
     return absl::OkStatus();
   }
   Report("uploading");

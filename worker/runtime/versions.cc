@@ -123,9 +123,11 @@ absl::Status Agent::CatchUp(uint32_t fragment, uint64_t version, bool carry) {
   const auto mix = static_cast<float>(joined_.settings.mix);
   const bool took_part = held.window.delivered;
   // What is left of earlier local values stays in them through a round that
-  // this worker had no part in. The end of a run is theta itself.
+  // this worker had no part in, unless steps that are dropped are in them too.
+  // The end of a run is theta itself.
+  const bool idle = !took_part && held.window.steps == 0;
   const absl::Status applied =
-      ApplyFiles(fragment, files, carry || (!took_part && mix > 0),
+      ApplyFiles(fragment, files, carry || (idle && mix > 0),
                  took_part && !held.window.last ? mix : 0);
   ForgetSpooled(fragment);
   if (absl::IsDataLoss(applied)) {

@@ -184,6 +184,57 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "fragments: an update whose receipt is overtaken by the round counts") {
+  const LatePolicy late = GENERATE(LatePolicy::kCarry, LatePolicy::kReject);
+  const auto settle = [late](Fragmented& fixture) {
+    fixture.policy.late = fixture.settings.late = late;
+    fixture.settings.overlap = 2;
+    fixture.settings.mix = 0.5;
+  };
+  Fragmented calm(2);
+  settle(calm);
+  const std::vector<Digest> expected = RunFragments(calm, 2);
+  Fragmented fixture(2);
+  settle(fixture);
+  fixture.StartCoordinator();
+  Worker a(fixture, 0), b(fixture, 1);
+  a.port.CutUploadsAfterCommit();
+  a.Start();
+  b.Start();
+  // The version is published before the receipt comes.
+  fixture.Await([&] { return a.port.cancelled_uploads() > 0; });
+  a.port.set_uploads_cut(false);
+  a.Join();
+  b.Join();
+  REQUIRE(a.status.ok());
+  REQUIRE(b.status.ok());
+  REQUIRE(fixture.Digests() == expected);
+}
+
+TEST_CASE("C6.5 late: reject drops the steps where merges keep a share") {
+  Fixture fixture(2);
+  fixture.MakeLong();
+  fixture.policy.late = fixture.settings.late = LatePolicy::kReject;
+  fixture.policy.deadline = absl::Milliseconds(500);
+  fixture.settings.mix = 0.5;
+  fixture.StartCoordinator();
+  Worker goes_on(fixture, 0), late(fixture, 1);
+  std::vector<uint32_t> takes;
+  late.prepare = [&](FakeTrainer& trainer) { trainer.LogTakes(&takes); };
+  late.port.set_uploads_cut(true);
+  goes_on.Start();
+  late.Start();
+  fixture.Await([&] { return late.port.cancelled_uploads() > 0; });
+  late.port.set_uploads_cut(false);
+  fixture.Await([&] { return late.port.offers().size() >= 3; });
+  late.stop = goes_on.stop = true;
+  late.Join();
+  goes_on.Join();
+  for (const UpdateOffer& offer : late.port.offers()) CHECK(offer.steps <= 5);
+  for (const uint32_t steps : takes) CHECK(steps <= 5);
+}
+
 TEST_CASE("fragments: a flipped bit in one of them is named and mended") {
   Fragmented fixture(2);
   fixture.StartCoordinator();

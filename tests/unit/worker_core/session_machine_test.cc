@@ -118,6 +118,18 @@ TEST_CASE("C6.5 late: reject drops the steps and says so") {
   REQUIRE(local.window() == Window{});
 }
 
+TEST_CASE("an update whose receipt has not come is not said to be dropped") {
+  Local local(3);
+  local.window() = {
+      .round = 4, .base_version = 3, .steps_done = 5, .tokens = 50, .steps = 5};
+  local.fragments[0].taken_round = 4;
+  const Action action = Next(local, Running(4, 5, 2), LatePolicy::kReject);
+  REQUIRE(action.kind == Kind::kCatchUp);
+  REQUIRE(action.reason ==
+          "round 4 closed before the receipt of this worker's update came; "
+          "unless it was in time, its 5 steps are dropped");
+}
+
 TEST_CASE("a delivered window is replaced, not carried") {
   Local local(3);
   local.window() = {.round = 4,
@@ -373,6 +385,21 @@ TEST_CASE("exact: a result is merged after as many steps as the overlap has") {
   CHECK(run.local.fragments[1].window.steps == 4);
   CHECK(run.local.fragments[1].window.tokens == 40);
   CHECK(run.local.fragments[0].window.steps == 2);
+}
+
+TEST_CASE("nothing that was trained after the run's last window is left") {
+  HeldFragment held;
+  held.version = 3;
+  held.window = {.round = 4, .base_version = 3, .steps = 4, .delivered = true};
+  // As the window of another fragment was finished.
+  held.ahead = {.steps_done = 2, .tokens = 20, .steps = 2};
+  HeldFragment last = held;
+  last.window.last = true;
+  FinishCatchUp(held, 4, /*carry=*/false);
+  CHECK(held.window.steps == 2);
+  FinishCatchUp(last, 4, /*carry=*/false);
+  CHECK(last.window == Window{});
+  CHECK(last.ahead == Window{});
 }
 
 TEST_CASE("exact: a result that is not there after the overlap is waited for") {

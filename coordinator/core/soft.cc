@@ -42,7 +42,12 @@ struct Hear {
   }
   void operator()(const ProbeEvent& event) { From(event.worker).probed = true; }
   void operator()(const UpdateVerifiedEvent& event) {
-    Measure(event.upload_seconds, From(event.worker).upload_seconds);
+    Soft::Worker& worker = From(event.worker);
+    Measure(event.upload_seconds, worker.upload_seconds);
+    // Who trains holds all of theta; the beat that says so is still to come.
+    std::erase_if(worker.windows, [](const auto& window) {
+      return !window.second.digest.has_value();
+    });
   }
   void operator()(const UpdateUnusableEvent& event) { From(event.worker); }
   void operator()(const EvalReportEvent& event) { From(event.worker); }

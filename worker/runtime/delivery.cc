@@ -201,6 +201,7 @@ absl::Status Agent::CollectHandIn(uint32_t fragment) {
     absl::StatusOr<SpooledUpdate> spooled = copy.spooling->Take();
     copy.spooling.reset();
     copy.spooling_round = 0;
+    if (!spooled.ok()) ForgetTake(local_.fragments[fragment]);
     RETURN_IF_ERROR(spooled.status());
     copy.spooled = *std::move(spooled);
     // A checkpoint has every update that was taken.

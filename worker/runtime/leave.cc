@@ -85,11 +85,16 @@ void Agent::TellWhatIsKept() const {
 
 void Agent::Finish(const absl::Status& status) {
   // A checkpoint has every update that was taken.
-  for (Copy& copy : copies_) {
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    Copy& copy = copies_[i];
     if (copy.spooling == nullptr) continue;
     absl::StatusOr<SpooledUpdate> spooled = copy.spooling->Take();
     copy.spooling.reset();
-    if (spooled.ok()) copy.spooled = *std::move(spooled);
+    if (spooled.ok()) {
+      copy.spooled = *std::move(spooled);
+    } else {
+      ForgetTake(local_.fragments[i]);
+    }
   }
   // A superseded session must not touch the run, nor the scratch of the process
   // that took it over.

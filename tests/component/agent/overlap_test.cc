@@ -4,6 +4,7 @@
 #include "common/tensor/part_file.h"
 #include "coordinator/aggregate/fold_kernel.h"
 #include "tests/component/agent/agent_run.h"
+#include "tests/support/fault_file_system.h"
 
 namespace diloco {
 namespace {
@@ -116,6 +117,52 @@ TEST_CASE("C7.3 a worker restarted in mid-overlap goes on bit for bit") {
   REQUIRE(again.status.ok());
   REQUIRE(b.status.ok());
   REQUIRE(fixture.Status().fragments[0].digest == expected);
+}
+
+// Its first update finds no room, but only once so many steps were trained.
+class FullOnceDisk final : public FaultFileSystem {
+ public:
+  FullOnceDisk(const std::atomic<uint64_t>* steps, uint64_t after)
+      : steps_(steps), after_(after) {}
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(
+      const std::string& path) override {
+    if (path.find("update-") != std::string::npos && !failed_.exchange(true)) {
+      while (*steps_ < after_) std::this_thread::yield();
+      return absl::ResourceExhaustedError("the test's disk is full");
+    }
+    return FaultFileSystem::OpenForWrite(path);
+  }
+
+ private:
+  const std::atomic<uint64_t>* const steps_;
+  const uint64_t after_;
+  std::atomic<bool> failed_{false};
+};
+
+TEST_CASE(
+    "an update that cannot be written is taken again with what followed") {
+  Overlapping fixture(1);
+  fixture.StartCoordinator();
+  std::atomic<uint64_t> steps{0};
+  FullOnceDisk disk(&steps, 6);
+  const auto use = [&](Worker& worker) {
+    worker.options.fs = &disk;
+    worker.port.set_file_system(&disk);
+    worker.prepare = [&](FakeTrainer& trainer) { trainer.CountSteps(&steps); };
+    worker.Start();
+    worker.Join();
+  };
+  Worker full(fixture, 0, "scratch");
+  use(full);
+  REQUIRE(absl::IsResourceExhausted(full.status));
+  REQUIRE(full.port.offers().empty());
+  const uint64_t trained = steps;
+  REQUIRE(trained > 5);
+  Worker again(fixture, 0, "scratch");
+  use(again);
+  REQUIRE(again.status.ok());
+  REQUIRE(again.port.offers()[0].steps == trained);
+  REQUIRE(fixture.Status().phase == RunPhase::kFinished);
 }
 
 TEST_CASE("slip: a run ends with all of its tokens folded") {

@@ -245,6 +245,10 @@ TEST_CASE("beats tell of every fragment; norms are compared within one") {
   // Without one of the fragments it is still downloading.
   CHECK(WhoIsEligible(run.policy, run.state, run.soft, run.now).workers ==
         Names{"b"});
+  // Unless it has trained since: then that beat is old.
+  REQUIRE(run.Deliver("a", 0, 1).status.ok());
+  CHECK(WhoIsEligible(run.policy, run.state, run.soft, run.now).workers ==
+        Names{"a", "b"});
 
   FragmentRun other;
   other.policy.guard_norm_jump = 3;

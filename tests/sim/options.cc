@@ -63,6 +63,7 @@ absl::Status Set(CommandLine& line, const std::string& flag,
   } else if (flag == "--fragments") {
     number = Count(flag, value, 1, kMaxFragments);
     if (number.ok()) sim.fragments = static_cast<uint32_t>(*number);
+    line.vary_fragments = false;
   } else if (flag == "--rounds") {
     number = Count(flag, value, 1, kMaxRounds);
     if (number.ok()) sim.rounds = *number;
@@ -154,6 +155,10 @@ SimOptions OptionsOfSeed(const CommandLine& line, uint64_t seed) {
   options.faults_per_hour =
       std::floor(options.faults_per_hour * std::sqrt(stream.Uniform()) * 10) /
       10;
+  Stream fragments(seed, "fragments");
+  if (line.vary_fragments && fragments.Chance(1.0 / 3)) {
+    options.fragments = static_cast<uint32_t>(2 + fragments.Below(2));
+  }
   return options;
 }
 

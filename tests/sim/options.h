@@ -12,8 +12,11 @@ namespace diloco::sim {
 
 struct CommandLine {
   SimOptions sim;
-  uint64_t runs = 1;     // Seeds from sim.seed on.
-  bool vary = false;     // 3 to 12 workers and the faults an hour by the seed.
+  uint64_t runs = 1;  // Seeds from sim.seed on.
+  // 3 to 12 workers, the faults an hour and, if --fragments is not there, 1 to
+  // 3 fragments by the seed.
+  bool vary = false;
+  bool vary_fragments = true;
   bool trace = false;    // Also with --runs.
   bool shrink = true;    // What failed.
   bool figures = false;  // A line for each run.

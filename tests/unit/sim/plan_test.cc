@@ -1,5 +1,7 @@
 #include "tests/sim/plan.h"
 
+#include <set>
+
 #include "tests/sim/options.h"
 #include "tests/support/catch.h"
 
@@ -70,6 +72,23 @@ TEST_CASE("the command of a run is read back to the same run") {
   const absl::StatusOr<CommandLine> line = ParseCommandLine(words);
   REQUIRE(line.ok());
   REQUIRE(CommandOf(line->sim) == CommandOf(options));
+}
+
+TEST_CASE("--vary draws workers, faults and fragments, but those given") {
+  const auto drawn = [](const std::vector<std::string>& args) {
+    std::set<uint32_t> fragments;
+    for (uint64_t seed = 1; seed <= 100; ++seed) {
+      const SimOptions options = OptionsOfSeed(*ParseCommandLine(args), seed);
+      CHECK(options.workers >= 3);
+      CHECK(options.workers <= 12);
+      CHECK(options.faults_per_hour <= 60);
+      fragments.insert(options.fragments);
+    }
+    return fragments;
+  };
+  CHECK(drawn({"--vary"}) == std::set<uint32_t>{1, 2, 3});
+  CHECK(drawn({"--vary", "--fragments", "1"}) == std::set<uint32_t>{1});
+  CHECK(drawn({"--vary", "--fragments", "4"}) == std::set<uint32_t>{4});
 }
 
 TEST_CASE("a wrong command line is refused by its flag") {

@@ -106,6 +106,18 @@ bool HoldsNothing(const Soft& soft, const std::string& worker) {
                      });
 }
 
+// Not heard of yet, but in the first round of a fragment: then it is in those
+// of all of them.
+bool StartsWithTheRun(const State& state, const Soft& soft,
+                      const std::string& worker) {
+  if (soft.workers.at(worker).session_used) return false;
+  return std::any_of(state.fragments.begin(), state.fragments.end(),
+                     [&](const FragmentState& fragment) {
+                       return fragment.open.has_value() &&
+                              fragment.open->leases.count(worker) != 0;
+                     });
+}
+
 // Rounds are numbered alike in all fragments. When the first one's last window
 // ends, the others are in the midst of the next, and hand in what there is.
 uint64_t LastRoundAtStop(const State& state, uint32_t fragment) {
@@ -213,7 +225,8 @@ Eligibility WhoIsEligible(const Policy& policy, const State& state,
           {name, absl::StrCat("suspect: silent for ",
                               absl::ToInt64Seconds(now - LastHeard(soft, name)),
                               " s")});
-    } else if (state.started && HoldsNothing(soft, name)) {
+    } else if (state.started && HoldsNothing(soft, name) &&
+               !StartsWithTheRun(state, soft, name)) {
       pulling.push_back(name);
     } else {
       result.workers.push_back(name);

@@ -1,8 +1,6 @@
 #include "coordinator/core/soft.h"
 
 #include <cmath>
-#include <iterator>
-#include <map>
 
 namespace diloco {
 namespace {
@@ -83,14 +81,6 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
     worker.windows.clear();
     // Before its first beat, too, a joiner has theta to download.
     if (joined->fresh) worker.windows[0] = WindowReport{};
-  } else if (const auto* update = std::get_if<UpdateCommitted>(&fact)) {
-    // Who hands in holds theta, also where rounds are shorter than beats.
-    std::map<uint32_t, WindowReport>& windows =
-        soft.workers[update->worker].windows;
-    for (auto window = windows.begin(); window != windows.end();) {
-      window = window->second.digest.has_value() ? std::next(window)
-                                                 : windows.erase(window);
-    }
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     MutableRound(soft, opened->fragment) = Soft::Round{now, now};
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {

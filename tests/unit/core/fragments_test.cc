@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "coordinator/core/round_policy.h"
 #include "tests/support/catch.h"
 #include "tests/unit/core/core_run.h"
@@ -56,6 +57,28 @@ struct FragmentRun : CoreRun {
 };
 
 using Due = std::vector<std::pair<uint64_t, uint32_t>>;
+
+TEST_CASE("a run's first rounds are of the same workers in all fragments") {
+  CoreRun run(kFragments);
+  run.policy.interval = 6;
+  run.policy.wait_for = 2;
+  for (const char* name : {"a", "b"}) {
+    JoinEvent joiner;
+    joiner.worker = name;
+    joiner.attempt = absl::StrCat("attempt ", name);
+    joiner.new_session = absl::StrCat("session ", name);
+    joiner.fresh = true;
+    REQUIRE(run.Do(joiner).status.ok());
+    // The first one holds theta by the time the other comes.
+    BeatEvent beat{"a", 1.0, WindowReport{}};
+    beat.window->digest = CoreRun::VersionDigest(0);
+    run.Do(beat);
+  }
+  for (const FragmentState& fragment : run.state.fragments) {
+    REQUIRE(fragment.open.has_value());
+    REQUIRE(fragment.open->leases.size() == 2);
+  }
+}
 
 TEST_CASE("fragments are due at their offsets, again and again") {
   FragmentRun run;

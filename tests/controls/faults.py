@@ -189,9 +189,9 @@ FAULTS = [
           "unit_core", "component_coordinator"),
     fault("a receipt that got lost lets work count twice",
           "worker/runtime/agent.cc",
-          "      if (action.carry || copies_[action.fragment].residual.pending())"
-          " {\n        status = Settle(action.fragment);\n      }\n",
-          "", "component_agent"),
+          "      status = Settle(action.fragment);\n"
+          "      if (!status.ok()) break;\n      Report(\"downloading\");\n",
+          "      Report(\"downloading\");\n", "component_agent"),
     fault("a worker takes the published digest for that of its own copy",
           "worker/runtime/versions.cc",
           "  digest = trainer_->AnchorDigest(fragment);",

@@ -288,7 +288,8 @@ struct Worker {
   std::thread thread;
 };
 
-inline Digest RunToEnd(Fixture& fixture, int workers) {
+// A run of `workers`, until all of them have ended well.
+inline void RunWorkers(Fixture& fixture, int workers) {
   fixture.StartCoordinator();
   std::vector<std::unique_ptr<Worker>> all;
   for (int i = 0; i < workers; ++i) {
@@ -300,6 +301,48 @@ inline Digest RunToEnd(Fixture& fixture, int workers) {
     INFO(worker->status.ToString());
     REQUIRE(worker->status.ok());
   }
+}
+
+inline void RestartCoordinatorAtEachVersion(Fixture& fixture) {
+  for (uint64_t version = 1; version <= 5; ++version) {
+    fixture.AwaitVersion(version);
+    fixture.StopCoordinator();
+    fixture.StartCoordinator();
+  }
+}
+
+// A run of two workers, of which the first crashes before that step of its and
+// comes back.
+inline void RunWithCrashBefore(int stop_before, Fixture& fixture) {
+  fixture.StartCoordinator();
+  Worker b(fixture, 1);
+  b.Start();
+  {
+    Worker a(fixture, 0);
+    int steps = 0;
+    a.prepare = [&](FakeTrainer& trainer) {
+      trainer.SpendBeforeStep([&] {
+        if (++steps != stop_before) return;
+        // To the coordinator it is a crash.
+        a.port.set_cut(true);
+        a.stop = true;
+      });
+    };
+    a.Start();
+    a.Join();
+    REQUIRE(a.status.ok());
+  }
+  Worker again(fixture, 0);
+  again.Start();
+  again.Join();
+  b.Join();
+  INFO(again.status.ToString());
+  REQUIRE(again.status.ok());
+  REQUIRE(b.status.ok());
+}
+
+inline Digest RunToEnd(Fixture& fixture, int workers) {
+  RunWorkers(fixture, workers);
   const StatusReport status = fixture.Status();
   REQUIRE(status.phase == RunPhase::kFinished);
   // Why, not once more that.

@@ -31,17 +31,7 @@ struct Fragmented : Fixture {
 };
 
 std::vector<Digest> RunFragments(Fragmented& fixture, int workers) {
-  fixture.StartCoordinator();
-  std::vector<std::unique_ptr<Worker>> all;
-  for (int i = 0; i < workers; ++i) {
-    all.push_back(std::make_unique<Worker>(fixture, i));
-    all.back()->Start();
-  }
-  for (const auto& worker : all) {
-    worker->Join();
-    INFO(worker->status.ToString());
-    REQUIRE(worker->status.ok());
-  }
+  RunWorkers(fixture, workers);
   REQUIRE(fixture.Status().phase == RunPhase::kFinished);
   REQUIRE(fixture.Status().folded_tokens == fixture.settings.train.tokens);
   return fixture.Digests();
@@ -131,11 +121,7 @@ TEST_CASE("fragments: restarts of the coordinator change nothing") {
   Worker a(fixture, 0), b(fixture, 1);
   a.Start();
   b.Start();
-  for (uint64_t version = 1; version <= 5; ++version) {
-    fixture.AwaitVersion(version);
-    fixture.StopCoordinator();
-    fixture.StartCoordinator();
-  }
+  RestartCoordinatorAtEachVersion(fixture);
   a.Join();
   b.Join();
   REQUIRE(a.status.ok());
@@ -155,31 +141,7 @@ TEST_CASE(
     Fragmented fixture(2);
     fixture.settings.overlap = overlap;
     fixture.settings.mix = 0.5;
-    fixture.StartCoordinator();
-    Worker b(fixture, 1);
-    b.Start();
-    {
-      Worker a(fixture, 0);
-      int steps = 0;
-      a.prepare = [&](FakeTrainer& trainer) {
-        trainer.SpendBeforeStep([&] {
-          if (++steps != stop_before) return;
-          // To the coordinator it is a crash.
-          a.port.set_cut(true);
-          a.stop = true;
-        });
-      };
-      a.Start();
-      a.Join();
-      REQUIRE(a.status.ok());
-    }
-    Worker again(fixture, 0);
-    again.Start();
-    again.Join();
-    b.Join();
-    INFO(again.status.ToString());
-    REQUIRE(again.status.ok());
-    REQUIRE(b.status.ok());
+    RunWithCrashBefore(stop_before, fixture);
     REQUIRE(fixture.Digests() == expected);
   }
 }

@@ -73,11 +73,7 @@ TEST_CASE(
   b.port.set_lost_replies(2);
   a.Start();
   b.Start();
-  for (uint64_t version = 1; version <= 5; ++version) {
-    fixture.AwaitVersion(version);
-    fixture.StopCoordinator();
-    fixture.StartCoordinator();
-  }
+  RestartCoordinatorAtEachVersion(fixture);
   a.Join();
   b.Join();
   REQUIRE(a.status.ok());
@@ -91,31 +87,7 @@ TEST_CASE("C7.3 a worker restarted in mid-overlap goes on bit for bit") {
   // After the take of step 10, before and at the merge, and in mid-window.
   const int stop_before = GENERATE(11, 12, 13, 14);
   Overlapping fixture(2);
-  fixture.StartCoordinator();
-  Worker b(fixture, 1);
-  b.Start();
-  {
-    Worker a(fixture, 0);
-    int steps = 0;
-    a.prepare = [&](FakeTrainer& trainer) {
-      trainer.SpendBeforeStep([&] {
-        if (++steps != stop_before) return;
-        // To the coordinator it is a crash.
-        a.port.set_cut(true);
-        a.stop = true;
-      });
-    };
-    a.Start();
-    a.Join();
-    REQUIRE(a.status.ok());
-  }
-  Worker again(fixture, 0);
-  again.Start();
-  again.Join();
-  b.Join();
-  INFO(again.status.ToString());
-  REQUIRE(again.status.ok());
-  REQUIRE(b.status.ok());
+  RunWithCrashBefore(stop_before, fixture);
   REQUIRE(fixture.Status().fragments[0].digest == expected);
 }
 

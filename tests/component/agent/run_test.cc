@@ -63,11 +63,7 @@ TEST_CASE("a coordinator restarted at every version gives the same theta") {
   Worker a(fixture, 0), b(fixture, 1);
   a.Start();
   b.Start();
-  for (uint64_t version = 1; version <= 5; ++version) {
-    fixture.AwaitVersion(version);
-    fixture.StopCoordinator();
-    fixture.StartCoordinator();
-  }
+  RestartCoordinatorAtEachVersion(fixture);
   a.Join();
   b.Join();
   REQUIRE(a.status.ok());

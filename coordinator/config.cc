@@ -635,6 +635,7 @@ Policy MakePolicy(const RunConfig& config) {
   policy.nesterov = config.outer.rule == OuterRule::kNesterov;
   policy.outer_schedule = config.outer.schedule;
   policy.merge = config.sync.merge_rule;
+  policy.exact = config.sync.merge == MergeMode::kExact;
   policy.inner_lr = config.train.lr;
   policy.screen_norm = config.screen.norm;
   policy.screen_replay = config.screen.replay;

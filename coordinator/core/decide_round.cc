@@ -146,8 +146,8 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
   const std::vector<std::string> waited = WaitedFor(draft.state(), open);
   const std::vector<std::string> late = LateWorkers(draft.state(), open);
   const bool overdue =
-      draft.now() - RoundTimes(draft.soft(), fragment).deadline_from >=
-      open.deadline;
+      DeadlineLeft(policy, draft.state(), draft.soft(), fragment,
+                   draft.now()) <= absl::ZeroDuration();
   if (waited.empty() || overdue) {
     for (UpdateRefused& refused :
          ScreenRound(policy, draft.state(), fragment)) {

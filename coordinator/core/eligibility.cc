@@ -355,9 +355,8 @@ RoundPlan PlanRound(const Policy& policy, const State& state, const Soft& soft,
 absl::Duration TimeLeft(const Policy& policy, const State& state,
                         const Soft& soft, uint32_t fragment, Instant now) {
   const OpenRound& open = *state.fragments[fragment].open;
-  const Soft::Round times = RoundTimes(soft, fragment);
-  const absl::Duration until_deadline =
-      std::max(absl::ZeroDuration(), times.deadline_from + open.deadline - now);
+  const absl::Duration until_deadline = std::max(
+      absl::ZeroDuration(), DeadlineLeft(policy, state, soft, fragment, now));
   const std::vector<std::string> waited = WaitedFor(state, open);
   if (waited.empty()) return until_deadline;  // It lacks updates.
   absl::Duration longest;
@@ -374,7 +373,7 @@ absl::Duration TimeLeft(const Policy& policy, const State& state,
           pace.Finish(steps - std::min(steps, report->leased_steps)));
       left -= now - soft.workers.at(name).windows_at;
     } else {
-      left -= now - times.started_at;
+      left -= now - RoundTimes(soft, fragment).started_at;
     }
     longest = std::max(longest, left);
   }

@@ -79,6 +79,27 @@ void AddLeases(FragmentState& fragment, const std::vector<Lease>& leases) {
   for (const Lease& lease : leases) AddLease(fragment, lease, EndOf(lease));
 }
 
+uint32_t StepsOf(const std::vector<Lease>& leases) {
+  uint32_t steps = 1;
+  for (const Lease& lease : leases) steps = std::max(steps, lease.steps);
+  return steps;
+}
+
+// A fragment whose rounds ended much later than those of the others skips whole
+// windows, so that it keeps its place among them.
+uint64_t NextDueStep(const State& state, const FragmentState& of,
+                     uint32_t steps) {
+  uint64_t newest = 0;
+  uint64_t window = steps;
+  for (const FragmentState& fragment : state.fragments) {
+    newest = std::max(newest, fragment.due_step);
+    if (!fragment.open.has_value()) continue;
+    window = std::max<uint64_t>(window, fragment.open->steps);
+  }
+  const uint64_t due = of.due_step + steps;
+  return newest < due ? due : due + (newest - due) / window * window;
+}
+
 // Shared by the two verdicts on a worker's key.
 template <typename F>
 absl::Status CheckKeyUnused(const OpenRound& open, const F& fact,
@@ -166,6 +187,8 @@ absl::Status EvolveRound(State& state, const RoundOpened& fact) {
   open.base_version = fact.base_version;
   open.deadline = fact.deadline;
   open.reason = fact.reason;
+  open.steps = StepsOf(fact.leases);
+  fragment->due_step = NextDueStep(state, *fragment, open.steps);
   AddLeases(*fragment, fact.leases);
   fragment->last_round = fact.round;
   state.started = true;

@@ -50,6 +50,7 @@ struct Policy {
   bool nesterov = true;
   OuterSchedule outer_schedule;
   MergeRule merge = MergeRule::kMean;
+  bool exact = true;       // Workers train on only once they have a result.
   double inner_lr = 4e-4;  // At its peak.
   // Screens (screen.h).
   double screen_norm = 0;  // Times the median; 0: none.
@@ -227,7 +228,9 @@ struct LeaseView {
   Lease lease;
   absl::Duration deadline_left;
   bool delivered = false;
-  bool last = false;  // No round of the fragment is expected to follow.
+  bool last = false;         // No round of the fragment is expected to follow.
+  uint64_t due_step = 0;     // On the run's axis of steps.
+  uint32_t round_steps = 0;  // Of a whole window.
 };
 struct EvalView {
   uint64_t version = 0;

@@ -106,16 +106,19 @@ bool HoldsNothing(const Soft& soft, const std::string& worker) {
                      });
 }
 
-// Not heard of yet, but in the first round of a fragment: then it is in those
-// of all of them.
-bool StartsWithTheRun(const State& state, const Soft& soft,
-                      const std::string& worker) {
-  if (soft.workers.at(worker).session_used) return false;
-  return std::any_of(state.fragments.begin(), state.fragments.end(),
-                     [&](const FragmentState& fragment) {
-                       return fragment.open.has_value() &&
-                              fragment.open->leases.count(worker) != 0;
-                     });
+// The first rounds are still being opened, and one of them waits for it: then
+// they all do.
+bool StartsWithTheRun(const State& state, const std::string& worker) {
+  bool opening = false;
+  bool waited_for = false;
+  for (const FragmentState& fragment : state.fragments) {
+    opening |= fragment.last_round < fragment.first_round;
+    waited_for |= fragment.open.has_value() &&
+                  fragment.open->round == fragment.first_round &&
+                  fragment.open->leases.count(worker) != 0 &&
+                  fragment.open->late.count(worker) == 0;
+  }
+  return opening && waited_for;
 }
 
 // Rounds are numbered alike in all fragments. When the first one's last window
@@ -226,7 +229,7 @@ Eligibility WhoIsEligible(const Policy& policy, const State& state,
                               absl::ToInt64Seconds(now - LastHeard(soft, name)),
                               " s")});
     } else if (state.started && HoldsNothing(soft, name) &&
-               !StartsWithTheRun(state, soft, name)) {
+               !StartsWithTheRun(state, name)) {
       pulling.push_back(name);
     } else {
       result.workers.push_back(name);
@@ -268,6 +271,33 @@ Lease LateLease(const Policy& policy, const State& state, uint32_t fragment,
   SetProgress(policy, state, of, TokensExpected(of),
               seat.in_round > 0 ? seat.in_round : lease.steps, lease);
   return lease;
+}
+
+absl::Duration DeadlineLeft(const Policy& policy, const State& state,
+                            const Soft& soft, uint32_t fragment, Instant now) {
+  const FragmentState& of = state.fragments[fragment];
+  absl::Duration left =
+      RoundTimes(soft, fragment).deadline_from + of.open->deadline - now;
+  if (!policy.exact) return left;
+  for (uint32_t i = 0; i < state.fragments.size(); ++i) {
+    const FragmentState& other = state.fragments[i];
+    if (i == fragment) continue;
+    Instant ended = RoundTimes(soft, i).closed_at;
+    uint64_t due = other.due_step;
+    if (other.open.has_value()) {
+      if (std::make_pair(due, i) < std::make_pair(of.due_step, fragment)) {
+        ended = now;
+      } else {
+        due -= std::min<uint64_t>(due, other.open->steps);
+      }
+    }
+    if (due > of.due_step) continue;
+    const double share =
+        static_cast<double>(of.due_step - due) / of.open->steps;
+    left =
+        std::max(left, ended + std::min(1.0, share) * of.open->deadline - now);
+  }
+  return left;
 }
 
 std::string WhyNoRound(const Policy& policy, const State& state,

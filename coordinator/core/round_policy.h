@@ -58,6 +58,13 @@ std::vector<Lease> MoreLeases(const Policy& policy, const State& state,
 Lease LateLease(const Policy& policy, const State& state, uint32_t fragment,
                 const Seat& seat);
 
+// Until the deadline of the fragment's open round; not positive once it is
+// over. Where workers wait for results, the windows of a round cannot end
+// before the rounds that are due before it have ended: from then on it has the
+// share of its deadline that is left of a window.
+absl::Duration DeadlineLeft(const Policy& policy, const State& state,
+                            const Soft& soft, uint32_t fragment, Instant now);
+
 // Why no round opens although none is open; empty when one could open now.
 std::string WhyNoRound(const Policy& policy, const State& state,
                        const Soft& soft, uint32_t fragment, Instant now);

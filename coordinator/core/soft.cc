@@ -61,8 +61,9 @@ struct Hear {
 
 Soft::Round& MutableRound(Soft& soft, uint32_t fragment) {
   if (soft.rounds.size() <= fragment) {
-    soft.rounds.resize(fragment + 1,
-                       Soft::Round{soft.started_at, soft.started_at});
+    soft.rounds.resize(
+        fragment + 1,
+        Soft::Round{soft.started_at, soft.started_at, soft.started_at});
   }
   return soft.rounds[fragment];
 }
@@ -82,9 +83,12 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
     // Before its first beat, too, a joiner has theta to download.
     if (joined->fresh) worker.windows[0] = WindowReport{};
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
-    MutableRound(soft, opened->fragment) = Soft::Round{now, now};
+    Soft::Round& round = MutableRound(soft, opened->fragment);
+    round.started_at = round.deadline_from = now;
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
     MutableRound(soft, extended->fragment).deadline_from = now;
+  } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
+    MutableRound(soft, closed->fragment).closed_at = now;
   } else if (std::holds_alternative<EvalOpened>(fact)) {
     soft.eval_opened_at = now;
   }
@@ -96,6 +100,7 @@ void StandStill(Soft& soft, absl::Duration stall) {
   for (Soft::Round& round : soft.rounds) {
     round.started_at += stall;
     round.deadline_from += stall;
+    round.closed_at += stall;
   }
   for (auto& [name, worker] : soft.workers) {
     if (worker.last_heard.has_value()) *worker.last_heard += stall;
@@ -113,7 +118,7 @@ Instant LastHeard(const Soft& soft, const std::string& worker) {
 
 Soft::Round RoundTimes(const Soft& soft, uint32_t fragment) {
   if (fragment < soft.rounds.size()) return soft.rounds[fragment];
-  return Soft::Round{soft.started_at, soft.started_at};
+  return Soft::Round{soft.started_at, soft.started_at, soft.started_at};
 }
 
 void EvolveSoft(Soft& soft, const Event& event, const Decision& decision,

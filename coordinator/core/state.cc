@@ -471,7 +471,7 @@ absl::Status Evolve(State& state, const Fact& fact) {
 Soft StartSoft(const State& state, Instant now) {
   Soft soft;
   soft.started_at = now;
-  soft.rounds.assign(state.fragments.size(), Soft::Round{now, now});
+  soft.rounds.assign(state.fragments.size(), Soft::Round{now, now, now});
   soft.eval_opened_at = now;
   return soft;
 }

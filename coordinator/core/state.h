@@ -61,6 +61,7 @@ struct StoredUpdate : UpdateCommitted {
 struct OpenRound {
   uint64_t round = 0;
   uint64_t base_version = 0;
+  uint32_t steps = 0;  // Of a whole window.
   std::map<std::string, Lease> leases;
   std::set<std::string> late;  // Of `leases`: the round does not wait for them.
   std::map<std::string, StoredUpdate> committed;
@@ -97,6 +98,9 @@ struct FragmentState {
   Digest digest;
   uint64_t last_round = 0;   // Highest round number used; 0 before the first.
   uint64_t first_round = 1;  // Of this lineage: its window ends at the offset.
+  // Where the windows of the newest round end on the run's axis of steps. It
+  // puts the rounds of all fragments in one order, the same for everyone.
+  uint64_t due_step = 0;
   uint64_t folded_tokens = 0;
   std::map<std::string, WindowState> windows;  // By worker.
   std::vector<double> norms;  // Of the updates folded last, newest last.
@@ -241,6 +245,7 @@ struct Soft {
   struct Round {
     Instant started_at;     // Opening or restart.
     Instant deadline_from;  // Opening, restart or last extension.
+    Instant closed_at;      // The one before it; or restart.
   };
   Instant started_at;  // Of this process; later by the time it stood still.
   std::map<std::string, Worker> workers;

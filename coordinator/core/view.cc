@@ -65,11 +65,12 @@ void ShowFragment(const Policy& policy, const State& state, const Soft& soft,
   shown.base_version = of.open->base_version;
   shown.base_digest = of.digest;
   shown.lease = lease->second;
-  shown.deadline_left =
-      std::max(absl::ZeroDuration(), RoundTimes(soft, fragment).deadline_from +
-                                         of.open->deadline - now);
+  shown.deadline_left = std::max(
+      absl::ZeroDuration(), DeadlineLeft(policy, state, soft, fragment, now));
   shown.delivered = of.open->committed.count(worker) != 0;
   shown.last = IsLastRound(policy, state, fragment);
+  shown.due_step = of.due_step;
+  shown.round_steps = of.open->steps;
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ StatusReport CoordinatorImpl::MakeStatus() const {
       out.open_round = fragment.open->round;
       out.open_for = now - soft.rounds[f].started_at;
       // From the opening, as `open_for`: extensions have moved it.
-      out.deadline = soft.rounds[f].deadline_from + fragment.open->deadline -
-                     soft.rounds[f].started_at;
+      out.deadline = out.open_for +
+                     DeadlineLeft(sequencer_->policy(), state, soft, f, now);
       out.opened_because = fragment.open->reason;
       out.late = LateWorkers(state, *fragment.open);
       out.delivered = static_cast<uint32_t>(fragment.open->committed.size());

@@ -125,6 +125,8 @@ void EncodeView(const ViewOutcome& view,
     to->set_delivered(lease.delivered);
     to->set_window_steps(lease.lease.window_steps);
     to->set_last(lease.last);
+    to->set_due_step(lease.due_step);
+    to->set_round_steps(lease.round_steps);
   }
   // Without a shard there is nothing to evaluate on.
   if (eval_shard.has_value()) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/tensor/part_file.h"
+#include "coordinator/core/round_policy.h"
 #include "tests/sim/plan.h"
 
 namespace diloco::sim {
@@ -156,11 +157,8 @@ void Oracle::Durable(uint64_t sequence, const Fact& fact, Instant now) {
                               " cannot be: ", std::string(evolved.message())));
   }
   facts_.push_back(fact);
-  if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
-    fragments_[opened->fragment].deadline_from = now;
-  } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
-    fragments_[extended->fragment].deadline_from = now;
-  } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
+  NoteFact(soft_, fact, now);
+  if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     OnClosed(*closed);
   } else if (const auto* published = std::get_if<VersionPublished>(&fact)) {
     const uint64_t before = versions_before[published->fragment];
@@ -302,17 +300,15 @@ void Oracle::Recovered(uint64_t last_sequence) {
   }
 }
 
-void Oracle::Restarted(Instant now) {
-  for (Fragment& of : fragments_) of.deadline_from = now;
-}
+void Oracle::Restarted(Instant now) { soft_ = StartSoft(state_, now); }
 
 void Oracle::CheckDeadline(Instant now) {
   const size_t needed = std::max<uint32_t>(1, policy_.min_updates);
-  for (size_t f = 0; f < state_.fragments.size(); ++f) {
+  for (uint32_t f = 0; f < state_.fragments.size(); ++f) {
     if (!state_.fragments[f].open.has_value()) continue;
     const OpenRound& open = *state_.fragments[f].open;
     const absl::Duration late =
-        now - fragments_[f].deadline_from - open.deadline - kDeadlineSlack;
+        -DeadlineLeft(policy_, state_, soft_, f, now) - kDeadlineSlack;
     if (open.committed.size() < needed || late <= absl::ZeroDuration()) {
       continue;
     }

@@ -28,6 +28,7 @@
 #include "common/io/digest.h"
 #include "common/tensor/layout.h"
 #include "coordinator/core/machine.h"
+#include "coordinator/core/soft.h"
 #include "tests/sim/sim_trainer.h"
 #include "worker/transport/coordinator_port.h"
 
@@ -53,9 +54,7 @@ class Oracle {
   void Recovered(uint64_t last_sequence);
   void Restarted(Instant now);
   // The coordinator could not write for so long: deadlines wait meanwhile.
-  void StoodStill(absl::Duration stall) {
-    for (Fragment& of : fragments_) of.deadline_from += stall;
-  }
+  void StoodStill(absl::Duration stall) { StandStill(soft_, stall); }
   void CheckDeadline(Instant now);
   // A crash or the loss of a disk took these from a worker, unless they were
   // sent before.
@@ -114,7 +113,6 @@ class Oracle {
     // Of the round that was closed last: what it was leased and had received.
     std::map<std::string, Lease> leases;
     std::map<std::string, StoredUpdate> committed;
-    Instant deadline_from;
   };
 
   void OnClosed(const RoundClosed& closed);
@@ -126,6 +124,7 @@ class Oracle {
   std::vector<float> theta_;
   std::vector<float> momentum_;
   State state_;
+  Soft soft_;                // The instants that deadlines run from.
   std::vector<Fact> facts_;  // By sequence number, from 1.
   std::vector<Fragment> fragments_;
   std::map<uint64_t, StepRecord> steps_;

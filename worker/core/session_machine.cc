@@ -66,6 +66,56 @@ bool IsWorking(const Part& part) {
          part.seen.lease->base_version == *part.held.version;
 }
 
+// How far a worker is on the run's axis of steps.
+struct Standing {
+  // As its windows say it: the furthest. One that outlasts rounds says nothing.
+  int64_t step = 0;
+  // The last in the order of rounds whose result no step is trained before:
+  // due step and fragment.
+  std::pair<uint64_t, uint32_t> waits_for{0, 0};
+};
+
+Standing StandingOf(const LocalState& local, const ViewInput& view,
+                    const SyncRules& rules) {
+  Standing standing;
+  for (uint32_t i = 0; i < local.fragments.size(); ++i) {
+    const HeldFragment& held = local.fragments[i];
+    const std::optional<ViewInput::Lease>& lease = view.fragments[i].lease;
+    if (!lease.has_value() || lease->due_step == 0 || lease->steps == 0 ||
+        lease->round != held.window.round) {
+      continue;
+    }
+    const auto due = static_cast<int64_t>(lease->due_step);
+    const uint64_t pace = std::max<uint64_t>(1, lease->round_steps);
+    if (IsTaken(held)) {
+      const uint64_t since = held.ahead.steps * pace / lease->steps;
+      standing.step =
+          std::max(standing.step, due + static_cast<int64_t>(since));
+      if (!MayRunAhead(held, rules)) {
+        standing.waits_for =
+            std::max(standing.waits_for, std::make_pair(lease->due_step, i));
+      }
+    } else if (lease->window_steps == 0) {
+      const uint64_t to_go = StepsToGo(held, *lease) * pace;
+      const uint64_t left = to_go / lease->steps + (to_go % lease->steps != 0);
+      standing.step = std::max(standing.step, due - static_cast<int64_t>(left));
+    }
+  }
+  return standing;
+}
+
+// Its turn has come although its window is not full.
+bool IsOverdue(const HeldFragment& held, uint32_t fragment,
+               const ViewInput::Lease& lease, const Standing& standing) {
+  if (lease.due_step == 0 || held.window.steps == 0) return false;
+  if (std::make_pair(lease.due_step, fragment) < standing.waits_for) {
+    return true;
+  }
+  // The steps of a last window end the run.
+  return !lease.last && lease.window_steps == 0 &&
+         standing.step >= static_cast<int64_t>(lease.due_step);
+}
+
 // It takes on nothing new: no version, evaluation or round.
 Action NextOfLeaving(const LocalState& local, const ViewInput& view) {
   Action action;
@@ -102,8 +152,8 @@ Action NextOfLeaving(const LocalState& local, const ViewInput& view) {
 
 // What a fragment asks for that nothing newer is published of: kBegin, kSubmit,
 // kStep or kWait.
-Action NextOfWindow(const Part& part, const ViewInput& view,
-                    const SyncRules& rules) {
+Action NextOfWindow(const Part& part, uint32_t fragment, const ViewInput& view,
+                    const SyncRules& rules, const Standing& standing) {
   Action action;
   const HeldFragment& held = part.held;
   const std::optional<ViewInput::Lease>& lease = part.seen.lease;
@@ -143,7 +193,16 @@ Action NextOfWindow(const Part& part, const ViewInput& view,
                                  " is settled; waiting for the others");
     return action;
   }
-  action.kind = WindowIsOver(held, *lease) ? Kind::kSubmit : Kind::kStep;
+  if (WindowIsOver(held, *lease)) {
+    action.kind = Kind::kSubmit;
+  } else if (IsOverdue(held, fragment, *lease, standing)) {
+    action.kind = Kind::kSubmit;
+    action.reason = absl::StrCat(
+        "hands in ", held.window.steps, " steps of round ", lease->round, ", ",
+        StepsToGo(held, *lease), " before its window is full: it is its turn");
+  } else {
+    action.kind = Kind::kStep;
+  }
   return action;
 }
 
@@ -265,11 +324,12 @@ Action NextAction(const LocalState& local, const ViewInput& view,
   // one of all. One that nothing is asked of, as its rounds are over or were
   // opened without this worker, holds up no other.
   action.kind = Kind::kStep;
+  const Standing standing = StandingOf(local, view, rules);
   bool steps = false;
   std::optional<Action> idle;
   for (uint32_t i = 0; i < fragments; ++i) {
     const Part part{local.fragments[i], view.fragments[i]};
-    Action next = NextOfWindow(part, view, rules);
+    Action next = NextOfWindow(part, i, view, rules, standing);
     if (next.kind == Kind::kStep) {
       steps = true;
       continue;

@@ -6,6 +6,11 @@
 // due when its window's steps are done: its update is taken. While that update
 // is under way the steps go on, at most `overlap` of them before its result is
 // merged; they are the beginning of the fragment's next window.
+//
+// Fragments are taken in the order of their due steps, which is the same for
+// all workers, and as far apart: one whose window lies too late among the
+// others, as rounds were missed, is handed in with the steps that it has.
+// Otherwise two workers could wait for each other's updates of two fragments.
 #ifndef WORKER_CORE_SESSION_MACHINE_H_
 #define WORKER_CORE_SESSION_MACHINE_H_
 
@@ -84,6 +89,10 @@ struct ViewInput {
     double progress = 0;
     double progress_step = 0;
     bool last = false;  // No window of the fragment is expected to follow.
+    // Where the window ends on the run's axis of steps, which puts the rounds
+    // of all fragments in one order; 0: not told.
+    uint64_t due_step = 0;
+    uint32_t round_steps = 0;  // Of a whole window, of whoever makes most.
   };
   struct Fragment {
     uint64_t version = 0;

@@ -35,7 +35,8 @@ absl::Status AsConfigured(const absl::Status& status) {
 ViewInput::Lease ToLease(const RunView::Lease& lease) {
   return {lease.round,         lease.base_version, lease.steps,
           lease.delivered,     lease.window_steps, lease.progress,
-          lease.progress_step, lease.last};
+          lease.progress_step, lease.last,         lease.due_step,
+          lease.round_steps};
 }
 
 // A lease that the view has, as an action of it is under way.

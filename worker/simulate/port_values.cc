@@ -102,11 +102,11 @@ RunView ViewOf(const ViewOutcome& outcome,
                               fragment.digest, fragment.open_round});
   }
   for (const LeaseView& lease : outcome.view.leases) {
-    view.leases.push_back({lease.fragment, lease.round, lease.base_version,
-                           lease.base_digest, lease.lease.steps,
-                           lease.lease.progress, lease.lease.progress_step,
-                           lease.deadline_left, lease.delivered,
-                           lease.lease.window_steps, lease.last});
+    view.leases.push_back(
+        {lease.fragment, lease.round, lease.base_version, lease.base_digest,
+         lease.lease.steps, lease.lease.progress, lease.lease.progress_step,
+         lease.deadline_left, lease.delivered, lease.lease.window_steps,
+         lease.last, lease.due_step, lease.round_steps});
   }
   for (const EvalView& eval : outcome.view.evals) {
     view.evals.push_back(EvalOf(eval, shard));

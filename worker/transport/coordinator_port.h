@@ -70,6 +70,8 @@ struct RunView {
     // No round of the fragment is expected to follow: merge without overlap,
     // and keep nothing of the local value.
     bool last = false;
+    uint64_t due_step = 0;  // On the run's axis of steps.
+    uint32_t round_steps = 0;
   };
   struct Eval {
     uint64_t version = 0;

@@ -43,6 +43,8 @@ absl::StatusOr<RunView::Lease> DecodeLease(const v1::LeaseView& in) {
   lease.delivered = in.delivered();
   lease.window_steps = in.window_steps();
   lease.last = in.last();
+  lease.due_step = in.due_step();
+  lease.round_steps = in.round_steps();
   return lease;
 }
 

@@ -62,6 +62,7 @@ TEST_CASE("a run's first rounds are of the same workers in all fragments") {
   CoreRun run(kFragments);
   run.policy.interval = 6;
   run.policy.wait_for = 2;
+  const bool holds = GENERATE(true, false);
   for (const char* name : {"a", "b"}) {
     JoinEvent joiner;
     joiner.worker = name;
@@ -69,9 +70,9 @@ TEST_CASE("a run's first rounds are of the same workers in all fragments") {
     joiner.new_session = absl::StrCat("session ", name);
     joiner.fresh = true;
     REQUIRE(run.Do(joiner).status.ok());
-    // The first one holds theta by the time the other comes.
+    // The first one holds theta by the time the other comes, or downloads it.
     BeatEvent beat{"a", 1.0, WindowReport{}};
-    beat.window->digest = CoreRun::VersionDigest(0);
+    if (holds) beat.window->digest = CoreRun::VersionDigest(0);
     run.Do(beat);
   }
   for (const FragmentState& fragment : run.state.fragments) {
@@ -98,6 +99,71 @@ TEST_CASE("fragments are due at their offsets, again and again") {
                              {18, 0}});
   CHECK(ThetaVersion(run.state) == 9);
   CHECK(ThetaVersions(run.state) == std::vector<uint64_t>{3, 3, 3});
+}
+
+TEST_CASE("in an even run each round's due step is that of its takes") {
+  FragmentRun run;
+  for (uint64_t step = 1; step <= 20; ++step) {
+    std::vector<uint64_t> due_steps;
+    for (uint32_t f = 0; f < kFragments; ++f) {
+      due_steps.push_back(run.of(f).due_step);
+    }
+    for (const auto& [at, fragment] : run.Train(1)) {
+      REQUIRE(due_steps[fragment] == at);
+    }
+  }
+  // Steps 6, 12 and 18 of the first one.
+  CHECK(run.of(0).due_step == 24);
+}
+
+TEST_CASE("a fragment whose round took long keeps its place among the others") {
+  FragmentRun run;
+  for (int i = 0; i < 3; ++i) run.Round(0);
+  REQUIRE(run.of(0).due_step == 24);
+  REQUIRE(run.of(1).due_step == 2);
+  run.Round(1);
+  CHECK(run.of(1).due_step == 20);
+  CHECK(run.of(0).due_step == 24);
+}
+
+TEST_CASE("a round has the rest of a window once those before it have ended") {
+  FragmentRun run;
+  run.policy.deadline = absl::Seconds(60);
+  run.Train(6);  // All are in their second windows: due at 12, 8 and 10.
+  REQUIRE(run.of(0).due_step == 12);
+  REQUIRE(run.of(1).due_step == 8);
+  REQUIRE(run.of(2).due_step == 10);
+  REQUIRE(run.Deliver("a", 0, 0).status.ok());
+  REQUIRE(run.Deliver("a", 0, 1).status.ok());
+  REQUIRE(run.Deliver("a", 0, 2).status.ok());
+  for (int i = 0; i < 59; ++i) run.Pass(absl::Seconds(1), {"a", "b"});
+  REQUIRE(run.of(0).open.has_value());
+  REQUIRE(run.of(1).open.has_value());
+  run.Pass(absl::Seconds(1), {"a", "b"});
+  // The first in the order is over; two and four of six steps are left then.
+  REQUIRE(run.of(1).folding.has_value());
+  REQUIRE(run.of(2).open.has_value());
+  for (int i = 0; i < 19; ++i) run.Pass(absl::Seconds(1), {"a", "b"});
+  REQUIRE(run.of(2).open.has_value());
+  run.Pass(absl::Seconds(1), {"a", "b"});
+  REQUIRE(run.of(2).folding.has_value());
+  REQUIRE(run.of(0).open.has_value());
+  REQUIRE(run.Deliver("b", 0, 0).status.ok());
+  CHECK(run.of(0).folding.has_value());
+}
+
+TEST_CASE("where results may slip in no round waits for another's end") {
+  FragmentRun run;
+  run.policy.deadline = absl::Seconds(60);
+  run.policy.exact = false;
+  run.Train(6);
+  for (uint32_t f = 0; f < kFragments; ++f) {
+    REQUIRE(run.Deliver("a", 0, f).status.ok());
+  }
+  for (int i = 0; i < 60; ++i) run.Pass(absl::Seconds(1), {"a", "b"});
+  for (uint32_t f = 0; f < kFragments; ++f) {
+    CHECK(run.of(f).folding.has_value());
+  }
 }
 
 TEST_CASE("a round of one fragment closes and folds beside the others'") {

@@ -387,6 +387,106 @@ TEST_CASE("exact: a result is merged after as many steps as the overlap has") {
   CHECK(run.local.fragments[0].window.steps == 2);
 }
 
+// The first one is due at step 8 and the second one at step 10 of the run.
+struct DueSteps : TwoFragments {
+  DueSteps() {
+    for (int i = 0; i < 2; ++i) {
+      ViewInput::Lease& lease = *view.fragments[i].lease;
+      lease.steps = 4;
+      lease.due_step = i == 0 ? 8 : 10;
+      lease.round_steps = 4;
+      HeldFragment& held = local.fragments[i];
+      held.window.round = lease.round;
+      held.window.base_version = lease.base_version;
+    }
+    Done(0, 2);
+    Done(1, 0);
+  }
+  ViewInput::Lease& lease(uint32_t fragment) {
+    return *view.fragments[fragment].lease;
+  }
+  void Done(uint32_t fragment, uint32_t steps) {
+    Window& window = local.fragments[fragment].window;
+    window.steps = window.steps_done = steps;
+  }
+};
+
+TEST_CASE("windows that lie as the run's rounds do are all filled") {
+  DueSteps run;
+  const Action next = run.Train(9);
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 0);
+  CHECK(next.reason.empty());
+  CHECK(run.local.fragments[0].window.steps == 4);
+  CHECK(run.local.fragments[1].window.steps == 2);
+}
+
+TEST_CASE("a window that lies too late is handed in when it is its turn") {
+  DueSteps run;
+  run.Done(1, 1);  // One step further than the first one's: that is shortened.
+  const Action next = run.Train(9);
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 0);
+  CHECK(next.reason ==
+        "hands in 3 steps of round 4, 1 before its window is full: it is its "
+        "turn (fragment 0)");
+  CHECK(run.local.fragments[1].window.steps == 2);
+}
+
+TEST_CASE("the pace of a slower worker does not shorten its windows") {
+  DueSteps run;
+  // It makes one step while others make two.
+  run.lease(0).steps = run.lease(1).steps = 2;
+  run.Done(0, 1);
+  const Action next = run.Train(9);
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 0);
+  CHECK(run.local.fragments[0].window.steps == 2);
+  CHECK(run.local.fragments[1].window.steps == 1);
+}
+
+TEST_CASE("nobody waits for a round while an earlier one waits for him") {
+  DueSteps run;
+  run.lease(0).window_steps = 9;  // Outlasts rounds: shortened by no other.
+  run.Done(1, 3);
+  Action next = run.Train(9);
+  REQUIRE(next.fragment == 1);
+  REQUIRE(run.local.fragments[0].window.steps == 3);
+  run.local.fragments[1].taken_round = 4;
+  SECTION("whose update is under way") { run.local.fragments[1].busy = true; }
+  SECTION("whose result is not there") { run.Deliver(1); }
+  next = run.Next();
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 0);
+}
+
+TEST_CASE("an empty window and a later round are not handed in early") {
+  DueSteps run;
+  run.lease(0).window_steps = 9;
+  run.Done(1, 4);
+  REQUIRE(run.Next().fragment == 1);
+  run.Deliver(1);
+  REQUIRE(run.Next().kind == Kind::kSubmit);
+  SECTION("nothing in it") { run.Done(0, 0); }
+  SECTION("due after the one waited for") { run.lease(0).due_step = 12; }
+  CHECK(run.Next().kind == Kind::kWait);
+}
+
+TEST_CASE("a last window is filled, unless somebody could wait for it") {
+  DueSteps run;
+  run.lease(0).last = run.lease(1).last = true;
+  run.lease(1).due_step = 8;
+  run.Done(1, 3);
+  Action next = run.Train(9);
+  REQUIRE(next.fragment == 1);
+  run.Deliver(1);
+  next = run.Next();
+  CHECK(next.kind == Kind::kSubmit);
+  CHECK(next.fragment == 0);
+  run.lease(0).due_step = 9;
+  CHECK(run.Next().kind == Kind::kWait);
+}
+
 TEST_CASE("nothing that was trained after the run's last window is left") {
   HeldFragment held;
   held.version = 3;

@@ -229,7 +229,10 @@ absl::Status Agent::CollectJobs(const RunView& view, Leaving leaving) {
       copy.fetching.reset();
       progress_.transfer_seconds += absl::ToDoubleSeconds(fetching.taken);
       // One that leaves takes on no version.
-      if (absl::IsCancelled(fetching.files.status())) continue;
+      if (absl::IsCancelled(fetching.files.status()) &&
+          leaving != Leaving::kNo) {
+        continue;
+      }
       RETURN_IF_ERROR(fetching.files.status());
       copy.fetched = *std::move(fetching.files);
     }

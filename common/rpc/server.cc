@@ -5,10 +5,15 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <thread>
+
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/listen_address.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/cut_connections.h"
 #include "common/rpc/keepalive.h"
 
 namespace diloco {
@@ -24,6 +29,9 @@ constexpr size_t kQuotaBytes = 20 << 20;
 // How far a sender may be ahead of what reads its stream before the probe has
 // found anything.
 constexpr int kStreamWindowBytes = 2 << 20;
+
+// Calls have so long to end once they are cancelled.
+constexpr absl::Duration kCancelTime = absl::Seconds(1);
 
 }  // namespace
 
@@ -82,9 +90,29 @@ void RpcServer::SetNotServing() {
 
 void RpcServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
+  // A cancelled call ends once what was handed to its socket has gone out, and
+  // a peer that stands still keeps that until its pings time out.
+  Mutex mu;
+  CondVar changed;
+  bool done = false;
+  std::thread cutter([&] {
+    const Instant end = Clock::Real()->Now() + grace + kCancelTime;
+    MutexLock lock(&mu);
+    while (!done) {
+      const absl::Duration left = end - Clock::Real()->Now();
+      if (left <= absl::ZeroDuration()) return CutConnections(port_);
+      changed.WaitFor(&mu, left);
+    }
+  });
   server_->Shutdown(
       gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
   server_->Wait();
+  {
+    MutexLock lock(&mu);
+    done = true;
+    changed.SignalAll();
+  }
+  cutter.join();
   server_.reset();
 }
 

@@ -37,7 +37,8 @@ class RpcServer {
   // Reports NOT_SERVING to health checks; calls go on.
   void SetNotServing();
   // Takes no new calls, gives running ones `grace` and then cancels them.
-  // Returns when all handlers have finished. Not for signal handlers.
+  // Returns when all handlers have finished; connections to peers that stand
+  // still are cut a second after the grace. Not for signal handlers.
   void Shutdown(absl::Duration grace);
 
  private:

@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_CORE_CORE_RUN_H_
 #define TESTS_UNIT_CORE_CORE_RUN_H_
 
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -146,7 +147,7 @@ class CoreRun {
   State state;
   Soft soft;
   Instant now = absl::Seconds(1000);
-  std::vector<Fact> facts;
+  std::deque<Fact> facts;  // Pointers into it stay good.
 
  private:
   void Record(const Fact& fact) {

@@ -247,6 +247,17 @@ FAULTS = [
           "if (zero || (scale >= kLeast && scale <= kMost)) continue;",
           "if (zero || !(scale >= kLeast && scale > kMost)) continue;",
           "unit_tensor"),
+    # Rounds of several fragments.
+    fault("a worker waits for a round while an earlier one waits for it",
+          "worker/core/session_machine.cc",
+          "  } else if (IsOverdue(held, fragment, *lease, standing)) {",
+          "  } else if (false && IsOverdue(held, fragment, *lease, standing)) {",
+          "unit_worker_core"),
+    fault("a round's deadline does not wait for those before it",
+          "coordinator/core/round_policy.cc",
+          "  if (!policy.exact) return left;\n",
+          "  if (of.due_step > 0) return left;\n",
+          "unit_core"),
     # The trainer.
     fault("theta moves away from the workers",
           "worker/train/torch_trainer.cc",

@@ -411,7 +411,7 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .change = local});
   table.Add({.path = "keep.every",
              .value = Count(&config->keep.every, 0, 1'000'000'000),
-             .doc = "Also kept: images of versions that this divides; 0: none.",
+             .doc = "Also kept: of so many versions the first image; 0: none.",
              .change = local});
   table.Add({.path = "keep.free_space",
              .value = Bytes(&config->keep.free_space),

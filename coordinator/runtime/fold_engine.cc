@@ -227,6 +227,10 @@ absl::StatusOr<VersionPublished> FoldEngine::Run(uint32_t index,
   return published;
 }
 
+KeptImages FoldEngine::Kept() const {
+  return {options_.keep_every, options_.image_every};
+}
+
 void FoldEngine::Prune(uint32_t index, Instant now) {
   Fragment& fragment = fragments_[index];
   // Spools back to the image before the newest one: should that one be
@@ -244,8 +248,8 @@ void FoldEngine::Prune(uint32_t index, Instant now) {
     fragment.history.erase(fragment.history.begin(),
                            fragment.history.lower_bound(base));
   }
-  const absl::StatusOr<uint64_t> kept = options_.versions->Prune(
-      index, options_.keep_images, options_.keep_every, now);
+  const absl::StatusOr<uint64_t> kept =
+      options_.versions->Prune(index, options_.keep_images, Kept(), now);
   if (!kept.ok()) {
     DILOCO_LOG(WARNING) << "old versions stay error=\""
                         << kept.status().message() << "\"";
@@ -268,26 +272,24 @@ void FoldEngine::MakeRoom(const std::function<bool()>& enough, Instant now) {
                   /*evidence=*/0);
     }
   }
-  DropImages(options_.keep_every, enough, now);
-  if (options_.keep_every != 0) DropImages(0, enough, now);
+  DropImages(Kept(), enough, now);
+  if (options_.keep_every != 0) DropImages({}, enough, now);
 }
 
-void FoldEngine::DropImages(uint64_t spare_every,
+void FoldEngine::DropImages(const KeptImages& spared,
                             const std::function<bool()>& enough, Instant now) {
   bool more = true;
   while (more && !enough()) {
     more = false;
     for (uint32_t f = 0; f < fragments_.size(); ++f) {
       const absl::StatusOr<std::optional<uint64_t>> dropped =
-          options_.versions->DropOldestImage(f, kImagesForStart, spare_every,
-                                             now);
+          options_.versions->DropOldestImage(f, kImagesForStart, spared, now);
       if (!dropped.ok()) {
         DILOCO_LOG(WARNING) << "an old image stays error=\""
                             << dropped.status().message() << "\"";
       } else if (dropped->has_value()) {
         more = true;
-        const bool promised =
-            options_.keep_every != 0 && **dropped % options_.keep_every == 0;
+        const bool promised = Kept().Has(**dropped);
         DILOCO_LOG(WARNING)
             << (promised ? "an image of keep.every was removed for disk space, "
                            "as no other one was left fragment="

@@ -72,8 +72,9 @@ class FoldEngine {
   void PruneSpools(uint32_t index, uint64_t round, size_t evidence);
   absl::Status ReserveFiles(uint32_t index,
                             const VersionStore::Pending& pending);
-  // MakeRoom without those that `spare_every` divides; 0: with all.
-  void DropImages(uint64_t spare_every, const std::function<bool()>& enough,
+  KeptImages Kept() const;
+  // MakeRoom without the images of `spared`.
+  void DropImages(const KeptImages& spared, const std::function<bool()>& enough,
                   Instant now);
 
   struct Published {

@@ -47,7 +47,8 @@ absl::Status VersionStore::RemoveFiles(const std::vector<std::string>& doomed) {
 }
 
 absl::StatusOr<uint64_t> VersionStore::Prune(uint32_t fragment, int keep_images,
-                                             uint64_t keep_every, Instant now) {
+                                             const KeptImages& kept,
+                                             Instant now) {
   std::vector<std::string> doomed;
   std::optional<uint64_t> oldest;
   {
@@ -70,9 +71,7 @@ absl::StatusOr<uint64_t> VersionStore::Prune(uint32_t fragment, int keep_images,
     for (auto it = begin; it != end;) {
       auto& [key, entry] = *it;
       DoomBlob(key, entry, &doomed);
-      if (keep_every == 0 || key.second % keep_every != 0) {
-        DoomImage(key, entry, &doomed);
-      }
+      if (!kept.Has(key.second)) DoomImage(key, entry, &doomed);
       const bool empty = entry.blob.bytes == 0 && entry.theta_image.bytes == 0;
       it = empty ? entries_.erase(it) : std::next(it);
     }
@@ -84,7 +83,7 @@ absl::StatusOr<uint64_t> VersionStore::Prune(uint32_t fragment, int keep_images,
 }
 
 absl::StatusOr<std::optional<uint64_t>> VersionStore::DropOldestImage(
-    uint32_t fragment, int keep_images, uint64_t spare_every, Instant now) {
+    uint32_t fragment, int keep_images, const KeptImages& spared, Instant now) {
   std::vector<std::string> doomed;
   std::optional<uint64_t> dropped;
   {
@@ -96,7 +95,7 @@ absl::StatusOr<std::optional<uint64_t>> VersionStore::DropOldestImage(
       if (HasImage(it->first, it->second)) images.push_back(it->first.second);
     }
     for (size_t i = 0; i + keep_images < images.size(); ++i) {
-      if (spare_every != 0 && images[i] % spare_every == 0) continue;
+      if (spared.Has(images[i])) continue;
       const Key key = {fragment, images[i]};
       DoomImage(key, entries_[key], &doomed);
       if (doomed.empty()) continue;  // It has a reader.

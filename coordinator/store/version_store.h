@@ -25,6 +25,17 @@
 namespace diloco {
 
 // Thread-safe.
+// The images that stay, however old: the first one at or after each multiple of
+// `every`, where a fragment's images are `apart` versions apart. 0: none.
+struct KeptImages {
+  uint64_t every = 0;
+  uint64_t apart = 1;
+
+  bool Has(uint64_t version) const {
+    return every != 0 && version % every < apart;
+  }
+};
+
 class VersionStore {
  public:
   VersionStore(FileSystem* fs, std::string dir);
@@ -89,20 +100,17 @@ class VersionStore {
   uint64_t images_passed_over() const;
 
   // Keeps the newest `keep_images` images, the blobs after the oldest of them,
-  // every image with version % keep_every == 0 (0: none of those), and what is
-  // pinned beyond `now`. Returns the version of the oldest of the newest
-  // images; NOT_FOUND without images.
+  // the images of `kept`, and what is pinned beyond `now`. Returns the version
+  // of the oldest of the newest images; NOT_FOUND without images.
   absl::StatusOr<uint64_t> Prune(uint32_t fragment, int keep_images,
-                                 uint64_t keep_every, Instant now);
+                                 const KeptImages& kept, Instant now);
 
   // Removes the oldest image that is not pinned, and the blobs that only led on
   // from it, for space: its version. The newest `keep_images` stay, and those
-  // with version % spare_every == 0 (0: none of those); absent when that is all
-  // there is.
-  absl::StatusOr<std::optional<uint64_t>> DropOldestImage(uint32_t fragment,
-                                                          int keep_images,
-                                                          uint64_t spare_every,
-                                                          Instant now);
+  // of `spared`; absent when that is all there is.
+  absl::StatusOr<std::optional<uint64_t>> DropOldestImage(
+      uint32_t fragment, int keep_images, const KeptImages& spared,
+      Instant now);
 
  private:
   struct Entry {

@@ -223,7 +223,7 @@ TEST_CASE("an image of another size is refused") {
 TEST_CASE("retention keeps the newest images, what follows them, and marks") {
   Versions v;
   v.AddUpTo(14);
-  REQUIRE(*v.store.Prune(0, /*keep_images=*/2, /*keep_every=*/100, kNow) == 8);
+  REQUIRE(*v.store.Prune(0, /*keep_images=*/2, KeptImages{100, 4}, kNow) == 8);
   REQUIRE(*v.fs.List("state/images") ==
           std::vector<std::string>{"f00-v000000.momentum", "f00-v000000.theta",
                                    "f00-v000008.momentum", "f00-v000008.theta",
@@ -238,7 +238,7 @@ TEST_CASE("retention keeps the newest images, what follows them, and marks") {
           Chain{{true, 12}, {false, 13}, {false, 14}});
   REQUIRE(v.store.Resolve(0, 5, 7, kNow).status().code() == Code::kNotFound);
   REQUIRE(*v.Load(14) == 12);
-  REQUIRE(*v.store.Prune(0, 2, 100, kNow) == 8);
+  REQUIRE(*v.store.Prune(0, 2, KeptImages{100, 4}, kNow) == 8);
 
   // A restart registers everything that ever was.
   for (const auto& [version, files] : v.written) {
@@ -246,24 +246,37 @@ TEST_CASE("retention keeps the newest images, what follows them, and marks") {
   }
   REQUIRE_FALSE(v.store.Find(v.written[4].theta.digest).has_value());
   REQUIRE(*v.Load(7) == 0);
-  REQUIRE(*v.store.Prune(0, 2, 0, kNow) == 8);
+  REQUIRE(*v.store.Prune(0, 2, {}, kNow) == 8);
   REQUIRE_FALSE(v.fs.Exists("state/images/f00-v000000.theta"));
+}
+
+TEST_CASE("of each stretch of versions the first image stays") {
+  Versions v;
+  v.AddUpTo(30);
+  // Images at 0, 4, ... 28: those at or after 0, 10 and 20.
+  REQUIRE(*v.store.Prune(0, 1, KeptImages{10, 4}, kNow) == 28);
+  REQUIRE(*v.fs.List("state/images") ==
+          std::vector<std::string>{"f00-v000000.momentum", "f00-v000000.theta",
+                                   "f00-v000012.momentum", "f00-v000012.theta",
+                                   "f00-v000020.momentum", "f00-v000020.theta",
+                                   "f00-v000028.momentum",
+                                   "f00-v000028.theta"});
 }
 
 TEST_CASE("retention never removes the only image and counts fragments apart") {
   Versions v;
   v.AddUpTo(3);
-  REQUIRE(*v.store.Prune(0, 2, 0, kNow) == 0);
+  REQUIRE(*v.store.Prune(0, 2, {}, kNow) == 0);
   REQUIRE(v.fs.Exists("state/images/f00-v000000.theta"));
   REQUIRE(v.fs.Exists("state/blobs/f00-v000001.blob"));
-  REQUIRE(v.store.Prune(1, 2, 0, kNow).status().code() == Code::kNotFound);
+  REQUIRE(v.store.Prune(1, 2, {}, kNow).status().code() == Code::kNotFound);
 }
 
 TEST_CASE("a reader goes on when retention removes its file") {
   Versions v;
   v.AddUpTo(12);
   const auto file = v.fs.OpenForRead("state/blobs/f00-v000002.blob");
-  REQUIRE(v.store.Prune(0, 1, 0, kNow).ok());
+  REQUIRE(v.store.Prune(0, 1, {}, kNow).ok());
   REQUIRE_FALSE(v.fs.Exists("state/blobs/f00-v000002.blob"));
   std::string bytes(v.written[2].blob.bytes, '\0');
   REQUIRE((*file)->ReadAt(0, absl::MakeSpan(&bytes[0], bytes.size())).ok());
@@ -283,7 +296,7 @@ TEST_CASE("retention leaves alone what a reader is at, for its time") {
       "blobs/f00-v000002.blob", "blobs/f00-v000003.blob",
       "blobs/f00-v000005.blob", "images/f00-v000004.theta",
       "images/f00-v000004.momentum"};
-  REQUIRE(*v.store.Prune(0, 1, 0, until - absl::Nanoseconds(1)) == 12);
+  REQUIRE(*v.store.Prune(0, 1, {}, until - absl::Nanoseconds(1)) == 12);
   for (const std::string& file : pinned) {
     INFO(file);
     CHECK(v.fs.Exists(JoinPath("state", file)));
@@ -294,34 +307,35 @@ TEST_CASE("retention leaves alone what a reader is at, for its time") {
   // It reads on, and then goes away.
   REQUIRE(v.store.FindAndPin(v.written[5].blob.digest, until + absl::Minutes(1))
               .has_value());
-  REQUIRE(*v.store.Prune(0, 1, 0, until) == 12);
+  REQUIRE(*v.store.Prune(0, 1, {}, until) == 12);
   for (const std::string& file : pinned) {
     INFO(file);
     CHECK(v.fs.Exists(JoinPath("state", file)) ==
           (file == "blobs/f00-v000005.blob"));
   }
-  REQUIRE(*v.store.Prune(0, 1, 0, until + absl::Minutes(1)) == 12);
+  REQUIRE(*v.store.Prune(0, 1, {}, until + absl::Minutes(1)) == 12);
   CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000005.blob"));
 }
 
 TEST_CASE("for space the oldest images go, down to those of a start") {
   Versions v;
   v.AddUpTo(18);
-  REQUIRE(*v.store.Prune(0, 3, 4, kNow) == 8);
+  REQUIRE(*v.store.Prune(0, 3, KeptImages{4, 4}, kNow) == 8);
   // 4 has a reader.
   REQUIRE(v.store.FindAndPin(v.written[4].theta.digest, kNow + absl::Hours(1))
               .has_value());
   using Dropped = std::optional<uint64_t>;
-  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped(0));
+  CHECK(*v.store.DropOldestImage(0, 2, {}, kNow) == Dropped(0));
   CHECK_FALSE(v.fs.Exists("state/images/f00-v000000.theta"));
   CHECK(v.fs.Exists("state/blobs/f00-v000009.blob"));
-  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped(8));
+  CHECK(*v.store.DropOldestImage(0, 2, {}, kNow) == Dropped(8));
   CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000009.blob"));
   CHECK_FALSE(v.fs.Exists("state/blobs/f00-v000012.blob"));
   CHECK(v.fs.Exists("state/blobs/f00-v000013.blob"));
-  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped());
-  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow + absl::Hours(1)) == Dropped(4));
-  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow + absl::Hours(1)) == Dropped());
+  CHECK(*v.store.DropOldestImage(0, 2, {}, kNow) == Dropped());
+  CHECK(*v.store.DropOldestImage(0, 2, {}, kNow + absl::Hours(1)) ==
+        Dropped(4));
+  CHECK(*v.store.DropOldestImage(0, 2, {}, kNow + absl::Hours(1)) == Dropped());
   REQUIRE(*v.Load(18) == 16);
   v.fs.FlipBit("state/images/f00-v000016.theta", 70, 3);
   REQUIRE(*v.Load(18) == 12);
@@ -330,14 +344,14 @@ TEST_CASE("for space the oldest images go, down to those of a start") {
 TEST_CASE("for space the images of keep.every can be spared") {
   Versions v;
   v.AddUpTo(18);
-  REQUIRE(*v.store.Prune(0, 3, 4, kNow) == 8);
+  REQUIRE(*v.store.Prune(0, 3, KeptImages{4, 4}, kNow) == 8);
   using Dropped = std::optional<uint64_t>;
   // Of 0, 4, 8, 12 and 16.
-  CHECK(*v.store.DropOldestImage(0, 2, 8, kNow) == Dropped(4));
-  CHECK(*v.store.DropOldestImage(0, 2, 8, kNow) == Dropped());
+  CHECK(*v.store.DropOldestImage(0, 2, KeptImages{8, 4}, kNow) == Dropped(4));
+  CHECK(*v.store.DropOldestImage(0, 2, KeptImages{8, 4}, kNow) == Dropped());
   CHECK(v.fs.Exists("state/images/f00-v000000.theta"));
   CHECK(v.fs.Exists("state/images/f00-v000008.theta"));
-  CHECK(*v.store.DropOldestImage(0, 2, 0, kNow) == Dropped(0));
+  CHECK(*v.store.DropOldestImage(0, 2, {}, kNow) == Dropped(0));
 }
 
 TEST_CASE("C7.1 an end at any moment of a save leaves the one before intact") {

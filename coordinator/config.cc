@@ -321,6 +321,24 @@ class Checker {
                                              config.join.max_workers));
     }
     CheckOuterSchedule();
+    if (config.sync.quorum > config.join.max_workers) {
+      Error("sync.quorum",
+            absl::StrCat(config.sync.quorum, " is more than join.max_workers ",
+                         config.join.max_workers, ": expected 1 to ",
+                         config.join.max_workers, ", or all"));
+    }
+    if (config.sync.quorum == 0 && config.sync.quorum_share == 0 &&
+        table_.IsSet("sync.grace")) {
+      table_.Warn(errors_, "sync.grace",
+                  "set, but sync.quorum all waits for every worker");
+    }
+    if (config.sync.steps_by_speed &&
+        config.sync.weight == Weighting::kTokens) {
+      table_.Warn(errors_, "sync.steps",
+                  "by_speed: a faster worker has more tokens and weighs more, "
+                  "and so does its own data; sync.weight uniform weighs all "
+                  "alike");
+    }
     if (config.outer.rule == OuterRule::kSgd) {
       if (!table_.IsSet("outer.momentum")) config.outer.momentum = 0;
       if (config.outer.momentum != 0) {
@@ -627,6 +645,11 @@ Policy MakePolicy(const RunConfig& config) {
   policy.late = config.sync.late;
   policy.weighting = config.sync.weight;
   policy.deadline = config.sync.deadline;
+  policy.quorum = config.sync.quorum;
+  policy.quorum_share = config.sync.quorum_share;
+  policy.grace = config.sync.grace;
+  policy.grace_share = config.sync.grace_share;
+  policy.steps_by_speed = config.sync.steps_by_speed;
   policy.wait_for = config.join.wait_for;
   policy.max_workers = config.join.max_workers;
   policy.lease = config.join.lease;

@@ -67,7 +67,12 @@ struct RunConfig {
     uint32_t rounds_first = 0;    // 0: `interval` from the start.
     uint32_t overlap = 0;         // tau, inner steps.
     MergeMode merge = MergeMode::kExact;
-    double mix = 0;  // alpha: share of the local value that a merge keeps.
+    double mix = 0;       // alpha: share of the local value that a merge keeps.
+    uint32_t quorum = 0;  // Updates that close a round;
+    double quorum_share = 0;      // or of those it waits for. Both 0: all.
+    absl::Duration grace;         // For the others, once the quorum is in;
+    double grace_share = 0.05;    // or of the time that it took.
+    bool steps_by_speed = false;  // Else all make `interval` steps.
     std::optional<absl::Duration> deadline;  // Absent: auto.
     uint32_t min_updates = 1;
     ShortRound short_round = ShortRound::kExtend;

@@ -176,7 +176,7 @@ void AddOuterSchedule(FieldTable& table, OuterSchedule* schedule) {
              .change = boundary});
 }
 
-void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
+void AddSync(FieldTable& table, RunConfig* config) {
   RunConfig::Sync* sync = &config->sync;
   const Change boundary = Change::kBoundary;
   const Change at_once = Change::kAtOnce;
@@ -241,9 +241,31 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
              .value = Real(&sync->mix, kShare),
              .doc = "Share of the local value that a merge keeps.",
              .change = boundary});
-  table.Add({.path = "sync.quorum",
-             .value = Only(&extras->only, "all"),
-             .doc = "Updates that close a round before its deadline.",
+  table.Add(
+      {.path = "sync.quorum",
+       .value = OrWord(
+           OrPercent(Count(&sync->quorum, 1u, 100000u), &sync->quorum_share,
+                     [sync] { sync->quorum = 0; }),
+           "all",
+           [sync] { return sync->quorum == 0 && sync->quorum_share == 0; },
+           [sync] { sync->quorum = sync->quorum_share = 0; }),
+       .doc = "Updates that close a round before its deadline, once the "
+              "grace is over: a count, or a share of those it waits for.",
+       .change = boundary});
+  table.Add(
+      {.path = "sync.grace",
+       .value = OrPercent(
+           Duration(&sync->grace, absl::ZeroDuration(), absl::Hours(24)),
+           &sync->grace_share, [sync] { sync->grace = absl::ZeroDuration(); }),
+       .doc = "How long a round waits for more once its quorum is in: a "
+              "duration, or a share of the time that the quorum took.",
+       .change = boundary});
+  table.Add({.path = "sync.steps",
+             .value = Choice<bool>(&sync->steps_by_speed,
+                                   {{"equal", false}, {"by_speed", true}}),
+             .doc = "equal: every worker makes interval steps; by_speed: a "
+                    "slower one makes as many as the fastest leaves it time "
+                    "for.",
              .change = boundary});
   table.Add({.path = "sync.deadline",
              .value = DurationOrAuto(&sync->deadline, absl::Seconds(1),
@@ -318,7 +340,6 @@ void AddSync(FieldTable& table, RunConfig* config, RunFileExtras* extras) {
                        {"fp16", "bf16"}),
        .doc = "Encoding of the change that workers apply.",
        .change = boundary});
-  table.Refuse("sync.grace", "not available yet in this build; remove it");
   table.Add({.path = "outer.rule",
              .value = Choice<OuterRule>(&config->outer.rule,
                                         {{"nesterov", OuterRule::kNesterov},
@@ -486,7 +507,7 @@ FieldTable RunFileTable(RunConfig* config, RunFileExtras* extras,
   AddModel(table, config, base);
   AddData(table, config, extras, base);
   AddTrain(table, config, extras);
-  AddSync(table, config, extras);
+  AddSync(table, config);
   AddScreens(table, &config->screen);
   AddRest(table, config, extras, base);
   table.Refuse("prices", "not available yet in this build; remove it");

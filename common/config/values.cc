@@ -379,6 +379,31 @@ Value Path(std::string* target, std::string base) {
   return value;
 }
 
+Value OrPercent(Value inner, double* share, std::function<void()> clear) {
+  Value value;
+  value.expected = absl::StrCat(inner.expected, ", or a share up to 100%");
+  value.read = [inner, share, clear](const Node& node) -> std::string {
+    absl::string_view text = node.text;
+    if (node.kind != Node::Kind::kScalar || !absl::ConsumeSuffix(&text, "%")) {
+      std::string problem = inner.read(node);
+      if (problem.empty()) *share = 0;
+      return problem;
+    }
+    double percent = 0;
+    if (std::string problem = ParseReal(text, &percent); !problem.empty()) {
+      return problem;
+    }
+    if (!(percent > 0 && percent <= 100)) return "it is out of bounds";
+    clear();
+    *share = percent / 100;
+    return "";
+  };
+  value.print = [inner, share] {
+    return *share > 0 ? absl::StrCat(100 * *share, "%") : inner.print();
+  };
+  return value;
+}
+
 Value TextList(std::vector<std::string>* target) {
   Value value;
   value.expected = "a list of texts";

@@ -61,6 +61,10 @@ Value MetricsAddress(std::string* target);
 
 Value Bool(bool* target);
 
+// `inner`, or a share of something as "90%": whichever is read sets the other
+// to none, `share` to 0 or the rest by `clear`.
+Value OrPercent(Value inner, double* share, std::function<void()> clear);
+
 // Text that `problem` finds nothing wrong with ("" is fine). Blank text is
 // always refused.
 Value Text(std::string* target, std::string expected,

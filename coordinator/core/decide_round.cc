@@ -140,6 +140,12 @@ bool RefusedWorkerIsActive(const State& state, const OpenRound& open) {
                      });
 }
 
+bool GraceIsOver(const Draft& draft, uint32_t fragment) {
+  const std::optional<Instant> ends =
+      GraceEnds(draft.policy(), draft.state(), draft.soft(), fragment);
+  return ends.has_value() && draft.now() >= *ends;
+}
+
 void CloseIfDue(Draft& draft, uint32_t fragment) {
   const OpenRound& open = *draft.state().fragments[fragment].open;
   const Policy& policy = draft.policy();
@@ -148,7 +154,7 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
   const bool overdue =
       DeadlineLeft(policy, draft.state(), draft.soft(), fragment,
                    draft.now()) <= absl::ZeroDuration();
-  if (waited.empty() || overdue) {
+  if (waited.empty() || overdue || GraceIsOver(draft, fragment)) {
     for (UpdateRefused& refused :
          ScreenRound(policy, draft.state(), fragment)) {
       SayRefused(draft, refused);
@@ -165,6 +171,9 @@ void CloseIfDue(Draft& draft, uint32_t fragment) {
       Close(draft, fragment, so_far, /*discard=*/false);
     } else if (overdue) {
       Close(draft, fragment, absl::StrCat("deadline, ", so_far),
+            /*discard=*/false);
+    } else if (GraceIsOver(draft, fragment)) {
+      Close(draft, fragment, absl::StrCat("quorum and grace, ", so_far),
             /*discard=*/false);
     }
     return;

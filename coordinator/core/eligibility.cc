@@ -207,6 +207,42 @@ absl::Duration SlowFrom(const Policy& policy, const Soft& soft,
   return AutoDeadlineOf(std::move(finishes)).deadline;
 }
 
+// Of a worker in a round of `steps`: when these follow speed, as many as it
+// makes until the fastest of `workers` has finished all.
+uint32_t OwnSteps(const Policy& policy, const Soft& soft,
+                  const std::vector<std::string>& workers,
+                  const std::string& worker, uint32_t steps) {
+  const Pace own = PaceOf(soft, worker);
+  if (!policy.steps_by_speed || !own.measured()) return steps;
+  double soonest = own.Finish(steps);
+  for (const std::string& name : workers) {
+    const Pace pace = PaceOf(soft, name);
+    if (pace.measured()) soonest = std::min(soonest, pace.Finish(steps));
+  }
+  // Rounded to the nearest: who is as fast makes all.
+  return std::max(1u, StepsThatFit(soonest + own.step / 2, own, steps));
+}
+
+// As RoundSteps, for workers that make different numbers of them.
+uint32_t StepsBySpeed(const Policy& policy, const State& state,
+                      const Soft& soft, uint32_t fragment,
+                      const std::vector<std::string>& workers, uint64_t round) {
+  const uint32_t whole = StepsOfRound(policy, state, fragment, round);
+  double all = 0;
+  for (const std::string& name : workers) {
+    all += OwnSteps(policy, soft, workers, name, whole);
+  }
+  const uint64_t folded = state.fragments[fragment].folded_tokens;
+  const double left = policy.train_tokens > folded
+                          ? static_cast<double>(policy.train_tokens - folded)
+                          : 0;
+  const double needed = std::ceil(
+      left * whole /
+      (all * static_cast<double>(std::max<uint64_t>(1, policy.batch_tokens))));
+  return static_cast<uint32_t>(
+      std::clamp(needed, 1.0, static_cast<double>(whole)));
+}
+
 RoundPlan PlanOfSteps(const Policy& policy, const State& state,
                       const Soft& soft, uint32_t fragment,
                       const std::vector<std::string>& workers, uint64_t round,
@@ -217,12 +253,15 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
         WindowsToEvaluate(policy, state, name, workers.size()));
   };
   std::vector<double> finishes;
+  uint64_t tokens = 0;
   bool evaluating = false;
   for (const std::string& name : workers) {
     const Pace pace = pace_of(name);
     evaluating = evaluating ||
                  WindowsToEvaluate(policy, state, name, workers.size()) > 0;
-    if (pace.measured()) finishes.push_back(pace.Finish(steps));
+    const uint32_t own = OwnSteps(policy, soft, workers, name, steps);
+    if (pace.measured()) finishes.push_back(pace.Finish(own));
+    tokens += own * policy.batch_tokens;
   }
   RoundPlan plan;
   if (policy.deadline.has_value()) {
@@ -245,28 +284,28 @@ RoundPlan PlanOfSteps(const Policy& policy, const State& state,
   }
   const double fitting = (1 - kMargin) * (slowest > 0 ? slowest : limit);
   // What is in the windows when the run ends is lost.
-  const bool last = StopsWith(state, fragment, round) ||
-                    state.fragments[fragment].folded_tokens +
-                            workers.size() * steps * policy.batch_tokens >=
-                        policy.train_tokens;
+  const bool last =
+      StopsWith(state, fragment, round) ||
+      state.fragments[fragment].folded_tokens + tokens >= policy.train_tokens;
   std::vector<Beyond> beyond;
   bool unmeasured = false;
   for (const std::string& name : workers) {
     const Pace pace = pace_of(name);
-    if (!pace.measured() || pace.Finish(steps) <= limit) {
+    const uint32_t own = OwnSteps(policy, soft, workers, name, steps);
+    if (!pace.measured() || pace.Finish(own) <= limit) {
       unmeasured = unmeasured || !pace.measured();
-      plan.seats.push_back({name, steps});
+      plan.seats.push_back({name, own});
       continue;
     }
     Seat seat;
     if (policy.late == LatePolicy::kCarry) {
-      seat = RestOfWindow(name, steps, StepsHeld(state, soft, fragment, name));
+      seat = RestOfWindow(name, own, StepsHeld(state, soft, fragment, name));
       if (last) {
         seat.steps = std::min(seat.steps,
-                              std::max(1u, StepsThatFit(fitting, pace, steps)));
+                              std::max(1u, StepsThatFit(fitting, pace, own)));
       }
     } else {
-      seat = {name, std::max(1u, StepsThatFit(fitting, pace, steps))};
+      seat = {name, std::max(1u, StepsThatFit(fitting, pace, own))};
     }
     if (pace.Finish(seat.steps) <= limit) {
       plan.seats.push_back(std::move(seat));
@@ -339,6 +378,11 @@ AutoDeadline AutoDeadlineOf(std::vector<double> finishes) {
 RoundPlan PlanRound(const Policy& policy, const State& state, const Soft& soft,
                     uint32_t fragment, const std::vector<std::string>& workers,
                     uint64_t round) {
+  if (policy.steps_by_speed) {
+    return PlanOfSteps(
+        policy, state, soft, fragment, workers, round,
+        StepsBySpeed(policy, state, soft, fragment, workers, round));
+  }
   const uint32_t steps =
       RoundSteps(policy, state, fragment, round, workers.size());
   RoundPlan plan =
@@ -359,7 +403,7 @@ absl::Duration TimeLeft(const Policy& policy, const State& state,
       absl::ZeroDuration(), DeadlineLeft(policy, state, soft, fragment, now));
   const std::vector<std::string> waited = WaitedFor(state, open);
   if (waited.empty()) return until_deadline;  // It lacks updates.
-  absl::Duration longest;
+  std::vector<absl::Duration> finishes;
   for (const std::string& name : waited) {
     const Pace pace = WithEvaluation(
         policy, state, PaceOf(soft, name),
@@ -375,9 +419,19 @@ absl::Duration TimeLeft(const Policy& policy, const State& state,
     } else {
       left -= now - RoundTimes(soft, fragment).started_at;
     }
-    longest = std::max(longest, left);
+    finishes.push_back(std::max(absl::ZeroDuration(), left));
   }
-  return std::min(until_deadline, longest);
+  std::sort(finishes.begin(), finishes.end());
+  const std::optional<size_t> quorum = QuorumOf(policy, state, fragment);
+  if (!quorum.has_value()) return std::min(until_deadline, finishes.back());
+  if (const std::optional<Instant> ends =
+          GraceEnds(policy, state, soft, fragment)) {
+    return std::min(until_deadline,
+                    std::max(absl::ZeroDuration(), *ends - now));
+  }
+  const size_t missing = *quorum - open.committed.size();
+  return std::min(until_deadline,
+                  finishes[std::min(missing, finishes.size()) - 1]);
 }
 
 std::optional<LateSeat> LateSeatFor(const Policy& policy, const State& state,
@@ -387,8 +441,11 @@ std::optional<LateSeat> LateSeatFor(const Policy& policy, const State& state,
   const OpenRound& open = *of.open;
   Pace pace = PaceOf(soft, worker);
   if (!pace.measured()) return std::nullopt;
+  std::vector<std::string> workers = {worker};
+  for (const auto& [name, lease] : open.leases) workers.push_back(name);
   const uint32_t steps =
-      RoundSteps(policy, state, fragment, open.round, open.leases.size() + 1);
+      OwnSteps(policy, soft, workers, worker,
+               RoundSteps(policy, state, fragment, open.round, workers.size()));
   if (policy.late == LatePolicy::kCarry &&
       absl::Seconds(pace.Finish(steps)) >
           SlowFrom(policy, soft, open, worker, steps)) {

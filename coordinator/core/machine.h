@@ -41,6 +41,15 @@ struct Policy {
   Weighting weighting = Weighting::kTokens;
   // Fixed deadline; absent is `auto` (eligibility.h).
   std::optional<absl::Duration> deadline;
+  // Updates that close a round before its deadline: so many, or this share of
+  // those it waits for; neither: all of them. Then it waits for others for so
+  // long, and for this share of the time that the quorum took.
+  uint32_t quorum = 0;
+  double quorum_share = 0;
+  absl::Duration grace;
+  double grace_share = 0;
+  // A slower worker makes fewer steps, so that all finish together.
+  bool steps_by_speed = false;
   uint32_t wait_for = 1;  // Workers that must join before round 1.
   uint32_t max_workers = 256;
   absl::Duration suspect_after = absl::Seconds(5);

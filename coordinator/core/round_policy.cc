@@ -1,6 +1,7 @@
 #include "coordinator/core/round_policy.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/fragments.h"
@@ -329,6 +330,36 @@ std::string WhyNoRound(const Policy& policy, const State& state,
     absl::StrAppend(&why, ", ", skipped.worker, " is ", skipped.reason);
   }
   return why;
+}
+
+std::optional<size_t> QuorumOf(const Policy& policy, const State& state,
+                               uint32_t fragment) {
+  if (policy.quorum == 0 && policy.quorum_share <= 0) return std::nullopt;
+  if (IsLastRound(policy, state, fragment)) return std::nullopt;
+  const OpenRound& open = *state.fragments[fragment].open;
+  const size_t waited = open.leases.size() - open.late.size();
+  const size_t quorum =
+      policy.quorum > 0
+          ? policy.quorum
+          : static_cast<size_t>(std::ceil(
+                policy.quorum_share * static_cast<double>(waited) - 1e-9));
+  return std::max<size_t>({1, policy.min_updates, std::min(quorum, waited)});
+}
+
+std::optional<Instant> GraceEnds(const Policy& policy, const State& state,
+                                 const Soft& soft, uint32_t fragment) {
+  const OpenRound& open = *state.fragments[fragment].open;
+  const Soft::Round times = RoundTimes(soft, fragment);
+  const std::optional<size_t> quorum = QuorumOf(policy, state, fragment);
+  if (!quorum.has_value() || open.committed.size() < *quorum) {
+    return std::nullopt;
+  }
+  // Those from before a restart count as if they had come with it.
+  const size_t earlier = open.committed.size() -
+                         std::min(open.committed.size(), times.arrivals.size());
+  const Instant in = *quorum <= earlier ? times.started_at
+                                        : times.arrivals[*quorum - earlier - 1];
+  return in + policy.grace + policy.grace_share * (in - times.started_at);
 }
 
 std::vector<std::string> WaitedFor(const State& state, const OpenRound& open) {

@@ -4,6 +4,7 @@
 #ifndef COORDINATOR_CORE_ROUND_POLICY_H_
 #define COORDINATOR_CORE_ROUND_POLICY_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,16 @@ absl::Duration DeadlineLeft(const Policy& policy, const State& state,
 // Why no round opens although none is open; empty when one could open now.
 std::string WhyNoRound(const Policy& policy, const State& state,
                        const Soft& soft, uint32_t fragment, Instant now);
+
+// Updates with which a round need not wait for the others any longer than
+// `sync.grace`; absent: it waits for all.
+// The last round of the fragment does: what others have in their windows when
+// the run ends is lost.
+std::optional<size_t> QuorumOf(const Policy& policy, const State& state,
+                               uint32_t fragment);
+// When that grace is over; absent: the quorum is not in, or there is none.
+std::optional<Instant> GraceEnds(const Policy& policy, const State& state,
+                                 const Soft& soft, uint32_t fragment);
 
 // Leased, active workers on whose update the round still waits, in name order.
 std::vector<std::string> WaitedFor(const State& state, const OpenRound& open);

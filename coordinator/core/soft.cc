@@ -85,10 +85,13 @@ void NoteFact(Soft& soft, const Fact& fact, Instant now) {
   } else if (const auto* opened = std::get_if<RoundOpened>(&fact)) {
     Soft::Round& round = MutableRound(soft, opened->fragment);
     round.started_at = round.deadline_from = now;
+    round.arrivals.clear();
   } else if (const auto* extended = std::get_if<RoundExtended>(&fact)) {
     MutableRound(soft, extended->fragment).deadline_from = now;
   } else if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     MutableRound(soft, closed->fragment).closed_at = now;
+  } else if (const auto* update = std::get_if<UpdateCommitted>(&fact)) {
+    MutableRound(soft, update->fragment).arrivals.push_back(now);
   } else if (std::holds_alternative<EvalOpened>(fact)) {
     soft.eval_opened_at = now;
   }
@@ -100,6 +103,7 @@ void StandStill(Soft& soft, absl::Duration stall) {
   for (Soft::Round& round : soft.rounds) {
     round.started_at += stall;
     round.deadline_from += stall;
+    for (Instant& arrival : round.arrivals) arrival += stall;
     round.closed_at += stall;
   }
   for (auto& [name, worker] : soft.workers) {

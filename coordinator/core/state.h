@@ -246,6 +246,8 @@ struct Soft {
     Instant started_at;     // Opening or restart.
     Instant deadline_from;  // Opening, restart or last extension.
     Instant closed_at;      // The one before it; or restart.
+    // Of the updates that were accepted since, one after the other.
+    std::vector<Instant> arrivals = {};
   };
   Instant started_at;  // Of this process; later by the time it stood still.
   std::map<std::string, Worker> workers;

@@ -223,6 +223,18 @@ Plan DrawPlan(const SimOptions& options) {
     // By a merge that keeps nothing the trainer knows what is dropped.
     plan.mix = 0.5;
   }
+  policy.exact = plan.merge == MergeMode::kExact;
+  Stream rounds(options.seed, "rounds");
+  if (rounds.Chance(0.3)) {
+    if (rounds.Chance(0.5)) {
+      policy.quorum_share = 0.3 + 0.6 * rounds.Uniform();
+    } else {
+      policy.quorum = static_cast<uint32_t>(
+          1 + rounds.Below(static_cast<uint64_t>(options.workers)));
+    }
+    policy.grace_share = 0.5 * rounds.Uniform();
+  }
+  policy.steps_by_speed = rounds.Chance(0.3);
   plan.step = absl::Seconds(3);
   if (stream.Chance(0.5)) policy.deadline = 3 * policy.interval * plan.step;
   plan.checkpoint_every = absl::Seconds(30);

@@ -199,6 +199,27 @@ TEST_CASE("impossible fragments and overlaps: rule, range and place") {
   }
 }
 
+TEST_CASE("quorum and grace are counts, durations or shares") {
+  const auto policy = [](absl::string_view keys) {
+    return MakePolicy(Good(absl::StrCat(kRunBase, "sync: {", keys, "}\n")));
+  };
+  Policy p = policy("interval: 100");
+  CHECK(p.quorum == 0);
+  CHECK(p.quorum_share == 0);
+  CHECK_FALSE(p.steps_by_speed);
+  p = policy("quorum: 90%, steps: by_speed");
+  CHECK(p.quorum_share == 0.9);
+  CHECK(p.grace_share == 0.05);
+  CHECK(p.steps_by_speed);
+  p = policy("quorum: 3, grace: 10s");
+  CHECK(p.quorum == 3);
+  CHECK(p.grace == absl::Seconds(10));
+  CHECK(p.grace_share == 0);
+  p = policy("quorum: 3, grace: 12.5%");
+  CHECK(p.grace_share == 0.125);
+  CHECK(p.grace == absl::ZeroDuration());
+}
+
 TEST_CASE("what this build does not have is refused by name") {
   struct Case {
     const char* line;
@@ -211,11 +232,15 @@ TEST_CASE("what this build does not have is refused by name") {
       {"sync: {preset: sparse}", "not available yet"},
       {"sync: {preset: eager}", "not available yet"},
       {"sync: {preset: dilico}", "one of diloco, fedavg, streaming"},
-      {"sync: {quorum: 0.9}", "expected all"},
+      {"sync: {quorum: 0.9}", "up to 100%"},
+      {"sync: {quorum: 0}", "it is out of bounds"},
+      {"sync: {quorum: 101%}", "it is out of bounds"},
+      {"sync: {quorum: 300}", "expected 1 to 256"},
+      {"sync: {grace: 5}", "sync.grace: got 5"},
+      {"sync: {steps: fast}", "equal, by_speed"},
       {"sync: {up: topk2}", "not available yet"},
       {"sync: {down: fp16}", "not available yet"},
       {"sync: {late: discount}", "not available yet"},
-      {"sync: {grace: 5s}", "sync.grace: not available yet"},
       {"prices: {gpu_hour: 1}", "prices: not available yet"},
       {"sync: {deadline: 90}", "needs a unit"},
       {"sync: {min_updates: 300}", "more than join.max_workers 256"},

@@ -67,12 +67,12 @@ absl::Status FlushOutput() {
 
 std::vector<CommandSpec> AllCommands() {
   return {
-      StatusCommand(), WatchCommand(),   ReportCommand(),   PauseCommand(),
-      ResumeCommand(), StopCommand(),    DrainCommand(),    EvictCommand(),
-      SetCommand(),    DecayCommand(),   ExportCommand(),   ConfigCommand(),
-      PlanCommand(),   InspectCommand(), VerifyCommand(),   HistoryCommand(),
-      BackupCommand(), RestoreCommand(), RollbackCommand(), ForkCommand(),
-      RefoldCommand(), RepairCommand(),  VersionCommand()};
+      StatusCommand(), WatchCommand(),   ReportCommand(),  PauseCommand(),
+      ResumeCommand(), StopCommand(),    DrainCommand(),   EvictCommand(),
+      SetCommand(),    DecayCommand(),   ExportCommand(),  ConfigCommand(),
+      PlanCommand(),   InspectCommand(), VerifyCommand(),  HistoryCommand(),
+      LedgerCommand(), BackupCommand(),  RestoreCommand(), RollbackCommand(),
+      ForkCommand(),   RefoldCommand(),  RepairCommand(),  VersionCommand()};
 }
 
 int RunDilococtl(const std::vector<std::string>& args) {

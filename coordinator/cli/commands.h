@@ -24,6 +24,7 @@ CommandSpec PlanCommand();
 CommandSpec InspectCommand();
 CommandSpec VerifyCommand();
 CommandSpec HistoryCommand();
+CommandSpec LedgerCommand();
 CommandSpec BackupCommand();
 CommandSpec RestoreCommand();
 CommandSpec RollbackCommand();

@@ -217,6 +217,8 @@ absl::Status EvolveRound(State& state, const UpdateCommitted& fact) {
   RETURN_IF_ERROR(CheckKeyUnused(*fragment->open, fact));
   // Evolve counts this fact once it is applied.
   fragment->open->committed[fact.worker] = {fact, state.revision + 1};
+  uint64_t& data_end = state.workers[fact.worker].data_end;
+  data_end = std::max(data_end, fact.value.data_end);
   return absl::OkStatus();
 }
 

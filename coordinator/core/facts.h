@@ -28,6 +28,9 @@ struct UpdateValue {
   uint32_t steps = 0;
   double loss = 0;    // Mean of the window, nats per token.
   double lr_sum = 0;  // Inner learning rates of its steps; 0: not told.
+  // Where its last step left off in the worker's data, in tokens since the
+  // first that it ever drew: the update is of the `tokens` before. 0: not told.
+  uint64_t data_end = 0;
 
   friend bool operator==(const UpdateValue&, const UpdateValue&) = default;
 };

@@ -46,6 +46,7 @@ struct WorkerState {
   uint64_t rounds_folded = 0;    // Of all fragments.
   uint64_t fragment_tokens = 0;  // Folded, summed over the fragments.
   uint64_t tokens_folded = 0;    // Their mean over the fragments.
+  uint64_t data_end = 0;         // Furthest that its updates have reached.
   uint64_t departed_at = 0;      // State::revision when it left or was lost.
 
   friend bool operator==(const WorkerState&, const WorkerState&) = default;

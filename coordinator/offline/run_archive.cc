@@ -50,6 +50,7 @@ RoundRecord* RunArchive::Find(uint32_t fragment, uint64_t round) {
 absl::Status RunArchive::Take(const Journal::Record& record) {
   ASSIGN_OR_RETURN(const Fact fact, DecodeFact(record.type, record.payload));
   RETURN_IF_ERROR(Evolve(state_, fact));
+  ledger_.Add(fact);
   versions_.Learn(fact);
   // A lineage that goes back drops what came later.
   versions_at_.erase(versions_at_.upper_bound(ThetaVersion(state_)),

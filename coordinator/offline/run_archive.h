@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "common/io/file_system.h"
 #include "coordinator/core/facts.h"
+#include "coordinator/core/ledger.h"
 #include "coordinator/core/state.h"
 #include "coordinator/store/journal.h"
 #include "coordinator/store/spool.h"
@@ -57,6 +58,7 @@ class RunArchive {
   const Journal::Scanned& journal() const { return journal_; }
   const RunCreated& created() const { return created_; }
   const State& state() const { return state_; }
+  const Ledger& ledger() const { return ledger_; }
   // In the order of their opening.
   const std::vector<RoundRecord>& rounds() const { return rounds_; }
   // The round that made a version; null for version 0 and unknown ones. What a
@@ -93,6 +95,7 @@ class RunArchive {
   Journal::Scanned journal_;
   RunCreated created_;
   State state_;
+  Ledger ledger_;
   std::vector<RoundRecord> rounds_;
   std::vector<SettingsChanged> settings_;     // Since the newest round opened.
   using Key = std::pair<uint32_t, uint64_t>;  // Fragment; round or version.

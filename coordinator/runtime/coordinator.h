@@ -46,6 +46,7 @@ struct JoinOutcome {
   std::string session;
   std::shared_ptr<const SettingsView> settings;
   Digest settings_digest;
+  uint64_t data_end = 0;  // Furthest that this worker's updates have reached.
 };
 
 struct ViewOutcome {

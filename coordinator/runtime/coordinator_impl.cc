@@ -187,7 +187,7 @@ void CoordinatorImpl::Join(JoinEvent event, Fencing last_seen,
       }
       progress_[worker].state.clear();  // It was of the session before.
       done(JoinOutcome{fencing_, it->second.session, settings_.in_force(),
-                       joined.settings_digest});
+                       joined.settings_digest, it->second.data_end});
     });
   });
 }

@@ -58,6 +58,13 @@ absl::StatusOr<UpdateValue> DecodeUpdateValue(const v1::UpdateValue& in) {
         "negative, got ",
         value.lr_sum));
   }
+  value.data_end = in.data_end();
+  if (value.data_end != 0 && value.data_end < value.tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the update has ", value.tokens,
+                     " tokens, but its worker has read only ", value.data_end,
+                     " of its data"));
+  }
   return value;
 }
 

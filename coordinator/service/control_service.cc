@@ -56,6 +56,7 @@ void EncodeJoined(const JoinOutcome& outcome, v1::JoinResponse* out) {
       static_cast<uint64_t>(absl::ToInt64Milliseconds(policy.lease)));
   out->set_beat_ms(static_cast<uint64_t>(
       absl::ToInt64Milliseconds(policy.suspect_after / kBeatsBeforeSuspect)));
+  out->set_data_end(outcome.data_end);
   EncodeProtocol(OurProtocol(), out->mutable_protocol());
   out->set_build(BuildVersion());
 }

@@ -72,6 +72,7 @@ absl::StatusOr<UpdateValue> ToValue(const v1::StoredUpdateValue& value) {
   result.steps = value.steps();
   result.loss = value.loss();
   result.lr_sum = value.lr_sum();
+  result.data_end = value.data_end();
   return result;
 }
 

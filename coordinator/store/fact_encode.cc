@@ -56,6 +56,7 @@ void Put(const UpdateValue& value, v1::StoredUpdateValue* out) {
   out->set_steps(value.steps);
   out->set_loss(value.loss);
   out->set_lr_sum(value.lr_sum);
+  out->set_data_end(value.data_end);
 }
 
 v1::DepartureKind ToProto(Departure departure) {

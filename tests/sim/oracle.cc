@@ -157,6 +157,7 @@ void Oracle::Durable(uint64_t sequence, const Fact& fact, Instant now) {
                               " cannot be: ", std::string(evolved.message())));
   }
   facts_.push_back(fact);
+  accounts_.Add(fact);
   NoteFact(soft_, fact, now);
   if (const auto* closed = std::get_if<RoundClosed>(&fact)) {
     OnClosed(*closed);
@@ -327,7 +328,28 @@ void Oracle::Found(const StepIds& steps) {
   for (const uint64_t id : steps) steps_.at(id).lost = false;
 }
 
+void Oracle::CheckAccounts() {
+  for (uint32_t f = 0; f < fragments_.size(); ++f) {
+    uint64_t folded = 0;
+    for (const auto& [id, step] : steps_) {
+      if (step.folded_in.count(f) != 0) folded += step.tokens;
+    }
+    const LedgerBalance balance = accounts_.Balance(f, state_.fragments[f]);
+    if (balance.closes() && balance.unplaced == 0 &&
+        balance.tokens.at(WindowFate::kFolded) == folded) {
+      continue;
+    }
+    Break(absl::StrCat("the journal's ledger of fragment ", f,
+                       " does not close: ", balance.unexplained,
+                       " tokens unexplained, ", balance.uncounted,
+                       " uncounted, ", balance.unplaced, " without a place, ",
+                       balance.tokens.at(WindowFate::kFolded),
+                       " folded, of steps with ", folded));
+  }
+}
+
 void Oracle::Close(const StepIds& outstanding) {
+  CheckAccounts();
   for (const uint64_t id : outstanding) steps_.at(id).outstanding = true;
   uint64_t folded = 0;
   uint64_t tokens = 0;

@@ -10,7 +10,7 @@
 //     it, with its tokens
 //   an accepted update is in the fold of its round, or that is void
 //   the ledger closes for each fragment: a step is folded, discarded, lost or
-//     outstanding
+//     outstanding, and the journal's own ledger agrees
 //   a round with enough updates closes at its deadline
 //   who says that it holds a version holds its bits
 #ifndef TESTS_SIM_ORACLE_H_
@@ -27,6 +27,7 @@
 
 #include "common/io/digest.h"
 #include "common/tensor/layout.h"
+#include "coordinator/core/ledger.h"
 #include "coordinator/core/machine.h"
 #include "coordinator/core/soft.h"
 #include "tests/sim/sim_trainer.h"
@@ -119,6 +120,7 @@ class Oracle {
   void OnPublished(const VersionPublished& published);
   uint64_t WeightOf(const RoundClosed& closed, const RoundMember& member);
   void FoldSteps(const RoundClosed& closed, const RoundMember& member);
+  void CheckAccounts();
 
   const Policy policy_;
   std::vector<float> theta_;
@@ -126,6 +128,7 @@ class Oracle {
   State state_;
   Soft soft_;                // The instants that deadlines run from.
   std::vector<Fact> facts_;  // By sequence number, from 1.
+  diloco::Ledger accounts_;  // Of the same facts.
   std::vector<Fragment> fragments_;
   std::map<uint64_t, StepRecord> steps_;
   std::map<std::pair<Key, Digest>, Offer> offers_;

@@ -97,6 +97,7 @@ absl::Status Agent::StartSpooling(const RunView::Lease& lease) {
                      ? 0
                      : window.loss_sum / static_cast<double>(window.losses);
   spooled.lr_sum = window.lr_sum;
+  spooled.data_end = cursor_ * joined_.settings.train.seq_len;
   ASSIGN_OR_RETURN(const Trainer::Ticket ticket,
                    trainer_->Take(lease.fragment));
   const PartHeader header{spooled.codec, lease.fragment, 0,
@@ -296,6 +297,7 @@ Agent::Sent Agent::Upload(uint32_t fragment, const SpooledUpdate& spooled,
   offer.steps = spooled.steps;
   offer.loss = spooled.loss;
   offer.lr_sum = spooled.lr_sum;
+  offer.data_end = spooled.data_end;
   const Link::Transfer transfer(link_.get(), Link::Transfer::Kind::kUpload,
                                 fragment, guard_version);
   const Instant begin = options_.clock->Now();

@@ -214,6 +214,9 @@ absl::Status Agent::StartAfresh() {
 
 absl::Status Agent::RestoreCheckpoint() {
   if (!restored_.has_value()) {
+    // What was folded of its data is not drawn again, whatever was lost here.
+    cursor_ =
+        std::max(cursor_, joined_.data_end / joined_.settings.train.seq_len);
     // A cold AdamW in a run that has moved on starts with a ramp.
     ramp_left_ = joined_.settings.join_ramp_steps;
     local_.probe_due = joined_.settings.join_probe;

@@ -30,6 +30,7 @@ UpdateValue ValueOf(const UpdateOffer& offer) {
   value.steps = offer.steps;
   value.loss = offer.loss;
   value.lr_sum = offer.lr_sum;
+  value.data_end = offer.data_end;
   return value;
 }
 

@@ -113,6 +113,7 @@ absl::StatusOr<JoinReply> SimulatedPort::Join(const JoinCall& call) {
                   joined.settings_digest = outcome->settings_digest;
                   joined.lease = outcome->settings->policy.lease;
                   joined.beat_every = kBeatEvery;
+                  joined.data_end = outcome->data_end;
                   done(std::move(joined));
                 });
           }));

@@ -46,6 +46,7 @@ struct JoinReply {
   absl::Duration lease;
   absl::Duration beat_every;
   uint64_t settings_revision = 0;
+  uint64_t data_end = 0;  // Furthest that an update of this name has reached.
 };
 
 struct RunView {
@@ -164,7 +165,8 @@ struct UpdateOffer {
   uint64_t tokens = 0;
   uint32_t steps = 0;
   double loss = 0;
-  double lr_sum = 0;  // Inner learning rates of its steps.
+  double lr_sum = 0;      // Inner learning rates of its steps.
+  uint64_t data_end = 0;  // Tokens drawn from the worker's data with the last.
 };
 
 struct UploadOutcome {

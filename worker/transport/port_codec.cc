@@ -108,6 +108,7 @@ absl::StatusOr<JoinReply> DecodeJoinReply(const v1::JoinResponse& in) {
   reply.lease = absl::Milliseconds(in.lease_ms());
   reply.beat_every = absl::Milliseconds(in.beat_ms());
   reply.settings_revision = in.settings_revision();
+  reply.data_end = in.data_end();
   return reply;
 }
 
@@ -229,6 +230,7 @@ void EncodeOffer(const UpdateOffer& offer, const std::string& run,
   value->set_steps(offer.steps);
   value->set_loss(offer.loss);
   value->set_lr_sum(offer.lr_sum);
+  value->set_data_end(offer.data_end);
 }
 
 }  // namespace diloco

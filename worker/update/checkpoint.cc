@@ -63,7 +63,8 @@ json ToJson(const SpooledUpdate& spooled) {
           {"tokens", spooled.tokens},
           {"steps", spooled.steps},
           {"loss", spooled.loss},
-          {"lr_sum", spooled.lr_sum}};
+          {"lr_sum", spooled.lr_sum},
+          {"data_end", spooled.data_end}};
 }
 
 json ToJson(const CheckpointHeader& header,
@@ -146,6 +147,7 @@ absl::StatusOr<SpooledUpdate> SpooledFrom(const json& in) {
   spooled.steps = in.at("steps").get<uint32_t>();
   spooled.loss = in.at("loss").get<double>();
   spooled.lr_sum = in.value("lr_sum", 0.0);
+  spooled.data_end = in.value("data_end", uint64_t{0});
   return spooled;
 }
 

@@ -41,6 +41,7 @@ struct SpooledUpdate {
   uint32_t steps = 0;
   double loss = 0;
   double lr_sum = 0;
+  uint64_t data_end = 0;
 };
 
 // What a worker's work has cost in its life, for the run's report: it outlasts

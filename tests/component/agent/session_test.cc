@@ -1,6 +1,7 @@
 // Joining, what is said at it, and sessions that end.
 
 #include "coordinator/offline/lineage.h"
+#include "coordinator/offline/run_archive.h"
 #include "tests/component/agent/agent_run.h"
 
 namespace diloco {
@@ -60,6 +61,35 @@ TEST_CASE("C6.2 a fresh scratch waits for the lease of the one before") {
   second.Join();
   INFO(second.status.ToString());
   REQUIRE(second.status.ok());
+}
+
+TEST_CASE(
+    "C1.8 a worker without its scratch goes on in its data; the ledger "
+    "closes") {
+  Fixture fixture(1);
+  fixture.MakeLong();
+  fixture.StartCoordinator();
+  for (const char* scratch : {"first", "second"}) {
+    Worker worker(fixture, 0, scratch);
+    worker.Start();
+    fixture.AwaitVersion(fixture.Status().fragments[0].version + 3);
+    worker.stop = true;
+    worker.Join();
+    REQUIRE(worker.status.ok());
+  }
+  fixture.StopCoordinator();
+  const auto archive =
+      RunArchive::Read(FileSystem::Posix(), fixture.dir.File("state"));
+  REQUIRE(archive.ok());
+  const State& state = (*archive)->state();
+  const LedgerBalance balance =
+      (*archive)->ledger().Balance(0, state.fragments[0]);
+  CHECK(balance.closes());
+  CHECK(balance.unplaced == 0);
+  CHECK(balance.again == 0);
+  CHECK(balance.tokens.at(WindowFate::kFolded) ==
+        state.fragments[0].folded_tokens);
+  CHECK(balance.tokens.at(WindowFate::kOverwritten) == 0);
 }
 
 TEST_CASE("C6.2 a name that stays held is given up") {

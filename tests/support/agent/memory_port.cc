@@ -76,6 +76,7 @@ absl::StatusOr<JoinReply> MemoryPort::Join(const JoinCall& call) {
   reply.settings = outcome.settings->run;
   reply.settings_revision = outcome.settings->revision;
   reply.settings_digest = outcome.settings_digest;
+  reply.data_end = outcome.data_end;
   reply.lease = absl::Seconds(30);
   reply.beat_every = absl::Milliseconds(20);
   MutexLock lock(&mu_);

@@ -37,6 +37,7 @@ inline std::vector<Fact> SampleFacts() {
                        {SampleDigest(8), SampleFile(9), SampleFile(10)}};
   UpdateValue told = value;
   told.lr_sum = 0.0625;
+  told.data_end = 76'800;
   RunCreated with_tensors = created;
   with_tensors.fragments[0].tensors = {{512, true}, {int64_t{1} << 40, false}};
   with_tensors.fragments[1].tensors = {{256, false}};

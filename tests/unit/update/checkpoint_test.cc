@@ -66,6 +66,7 @@ SpooledUpdate SampleSpool() {
   spooled.steps = 5;
   spooled.loss = 2.25;
   spooled.lr_sum = 0.0625;
+  spooled.data_end = 12'800;
   return spooled;
 }
 
@@ -233,6 +234,7 @@ TEST_CASE("the bytes of a checkpoint do not change") {
   REQUIRE(spooled.steps == 5);
   REQUIRE(spooled.loss == 2.25);
   REQUIRE(spooled.lr_sum == 0.0625);
+  REQUIRE(spooled.data_end == 12'800);
 }
 
 TEST_CASE("C7.4 a checkpoint of format 1 is read: it has one fragment") {

@@ -15,6 +15,7 @@
 #include "common/model/hf_directory.h"
 #include "common/model/sentencepiece_model.h"
 #include "coordinator/config_fields.h"
+#include "coordinator/presets.h"
 
 namespace diloco {
 namespace {
@@ -233,17 +234,18 @@ class Checker {
     if (!table_.IsSet("sync.fragments")) {
       if (!fragments.names.empty()) {
         fragments.count = static_cast<uint32_t>(fragments.names.size());
-      } else if (sync.preset == Preset::kStreaming) {
-        // Groups of three layers, as published.
-        const int64_t layers = loaded_.config.model.layers;
+      } else {
         fragments.count =
-            static_cast<uint32_t>(std::max<int64_t>(2, (layers + 2) / 3));
+            FragmentsOf(RowOf(sync.preset), loaded_.config.model.layers);
       }
     }
     if (table_.IsSet("sync.pattern")) return;
+    const FragmentPattern published = RowOf(sync.preset).pattern;
     fragments.pattern = !fragments.names.empty() ? FragmentPattern::kNames
                         : fragments.count == 1   ? FragmentPattern::kWhole
-                                                 : FragmentPattern::kStrided;
+                        : published == FragmentPattern::kWhole
+                            ? FragmentPattern::kStrided
+                            : published;
   }
 
   void CheckFragments() {

@@ -126,6 +126,12 @@ struct RunConfig {
     uint64_t free_space = 100'000'000;  // Bytes left to others.
   } keep;
 
+  // What dilococtl plan counts with; 0: not told.
+  struct Prices {
+    double gpu_hour = 0;   // Of one worker.
+    double egress_gb = 0;  // Of 10^9 bytes.
+  } prices;
+
   struct Listen {
     std::string control = "127.0.0.1:7600";
     std::string metrics = "127.0.0.1:7601";  // Empty: not served.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/presets.h"
+
 namespace diloco {
 namespace {
 
@@ -12,6 +14,7 @@ constexpr uint64_t kMaxTokens = 1'000'000'000'000'000;
 // Beyond these a number is a slip of the pen, not a setting.
 constexpr RealBounds kRate = {0, 10, true};
 constexpr RealBounds kShare = {0, 1, false};
+constexpr RealBounds kPrice = {0, 1e6, false};
 constexpr RealBounds kDecayRate = {0, 0.999999, false};
 
 // A key that has one legal value in this build.
@@ -180,15 +183,15 @@ void AddSync(FieldTable& table, RunConfig* config) {
   RunConfig::Sync* sync = &config->sync;
   const Change boundary = Change::kBoundary;
   const Change at_once = Change::kAtOnce;
-  table.Add(
-      {.path = "sync.preset",
-       .value = NotYet(
-           Choice<Preset>(&sync->preset, {{"diloco", Preset::kDiloco},
-                                          {"fedavg", Preset::kFedavg},
-                                          {"streaming", Preset::kStreaming}}),
-           {"decoupled", "async", "sparse", "eager"}),
-       .doc = "Named defaults for fragments, interval, overlap, mix, up "
-              "and outer."});
+  std::vector<std::pair<std::string, Preset>> presets;
+  for (const PresetRow& row : AllPresets()) {
+    presets.push_back({row.name, row.preset});
+  }
+  table.Add({.path = "sync.preset",
+             .value = NotYet(Choice<Preset>(&sync->preset, presets),
+                             {"decoupled", "async", "sparse", "eager"}),
+             .doc = "Named defaults for fragments, interval, overlap, merge, "
+                    "mix, merge_rule, up and outer; dilococtl plan tells."});
   table.Add({.path = "sync.fragments",
              .value = Count(&sync->fragments.count, 1u, 100000u),
              .doc = "P: parts of theta with versions of their own, each due "
@@ -489,6 +492,15 @@ void AddRest(FieldTable& table, RunConfig* config, RunFileExtras* extras,
              .value = Count(&config->state.image_every, 1u, 1000000u),
              .doc = "Versions between full images of theta.",
              .change = local});
+  table.Add({.path = "prices.gpu_hour",
+             .value = Real(&config->prices.gpu_hour, kPrice),
+             .doc = "Of an hour of one worker with all its accelerators, in "
+                    "any currency; dilococtl plan tells what a run costs.",
+             .change = local});
+  table.Add({.path = "prices.egress_gb",
+             .value = Real(&config->prices.egress_gb, kPrice),
+             .doc = "Of 10^9 bytes that leave the coordinator.",
+             .change = local});
 }
 
 }  // namespace
@@ -510,30 +522,7 @@ FieldTable RunFileTable(RunConfig* config, RunFileExtras* extras,
   AddSync(table, config);
   AddScreens(table, &config->screen);
   AddRest(table, config, extras, base);
-  table.Refuse("prices", "not available yet in this build; remove it");
   return table;
-}
-
-void ApplyPreset(Preset preset, RunConfig* config) {
-  config->sync.interval = 100;
-  config->sync.up = Codec::kFp16;
-  switch (preset) {
-    case Preset::kDiloco:
-      config->outer = {
-          .rule = OuterRule::kNesterov, .lr = 0.7, .momentum = 0.9};
-      break;
-    case Preset::kFedavg:
-      config->outer = {.rule = OuterRule::kSgd, .lr = 1.0, .momentum = 0.0};
-      break;
-    case Preset::kStreaming:
-      // `fragments` follows from the model's layers.
-      config->sync.overlap = 2;
-      config->sync.mix = 0.5;
-      config->sync.up = Codec::kE3m0;
-      config->outer = {
-          .rule = OuterRule::kNesterov, .lr = 0.4, .momentum = 0.9};
-      break;
-  }
 }
 
 }  // namespace diloco

@@ -26,9 +26,6 @@ struct RunFileExtras {
 FieldTable RunFileTable(RunConfig* config, RunFileExtras* extras,
                         const std::string& base);
 
-// Settings that a preset stands for; a key in the file overrides them.
-void ApplyPreset(Preset preset, RunConfig* config);
-
 }  // namespace diloco
 
 #endif  // COORDINATOR_CONFIG_FIELDS_H_

@@ -11,6 +11,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/example_run.h"
 #include "coordinator/cli/run_file.h"
+#include "coordinator/presets.h"
 
 namespace diloco {
 namespace {
@@ -49,9 +50,10 @@ absl::Status RunConfigCommand(const Invocation& invocation) {
     std::fputs(PrintRunConfig(loaded.config).c_str(), stdout);
     return absl::OkStatus();
   }
-  std::printf("%s: good, run %s, settings digest %s\n",
+  std::printf("%s: good, run %s, settings digest %s\n%s\n",
               invocation.positional[1].c_str(), loaded.config.run.c_str(),
-              SettingsDigest(loaded.config).Short().c_str());
+              SettingsDigest(loaded.config).Short().c_str(),
+              PresetText(loaded.config).c_str());
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "coordinator/cli/message_json.h"
 #include "coordinator/cli/run_file.h"
 #include "coordinator/cli/run_plan.h"
+#include "coordinator/presets.h"
 
 namespace diloco {
 namespace {
@@ -88,7 +89,8 @@ std::string PlanText(const RunConfig& config, const RunPlan& plan,
       &text,
       "%d workers at %s a step: %d inner steps each, %d rounds%s\n"
       "  a worker     up %s mean, %s peak; down %s mean, %s peak\n"
-      "  coordinator  in %s mean, out %s mean; over the run in %s, out %s\n"
+      "  coordinator  in %s mean, out %s mean; over the run in %s, out %.3g "
+      "GB\n"
       "  the largest exchange has %.1f%% of the model; peaks fit it into %d "
       "step%s\n"
       "  synchronous training would send %.0f times as much, %.0f times both "
@@ -98,11 +100,19 @@ std::string PlanText(const RunConfig& config, const RunPlan& plan,
       plan.rounds, plan.fragments.size() == 1 ? "" : " of each fragment",
       Rate(plan.mean_up), Rate(plan.peak_up), Rate(plan.mean_down),
       Rate(plan.peak_down), Rate(k * plan.mean_up), Rate(k * plan.mean_down),
-      FormatBytes(plan.ingress), FormatBytes(plan.egress),
-      100 * plan.largest_share, std::max(1u, sync.overlap),
-      sync.overlap > 1 ? "s" : "", plan.ratio_up, plan.ratio_total,
+      FormatBytes(plan.ingress), plan.egress / 1e9, 100 * plan.largest_share,
+      std::max(1u, sync.overlap), sync.overlap > 1 ? "s" : "", plan.ratio_up,
+      plan.ratio_total,
       FormatBytes(static_cast<double>(plan.coordinator_bytes)),
       FormatBytes(static_cast<double>(plan.worker_bytes)));
+  if (plan.cost_per_billion > 0) {
+    absl::StrAppendFormat(
+        &text,
+        "  cost         %.2f for workers, %.2f for egress; %.2f per billion "
+        "tokens\n",
+        plan.gpu_cost, plan.egress_cost, plan.cost_per_billion);
+  }
+  absl::StrAppendFormat(&text, "%s\n", PresetText(config));
   absl::StrAppendFormat(&text, "%-18s %-10s %-10s %s\n", "KEY", "FILE",
                         "KNOWN GOOD", "WHY");
   for (const Advice& line : advice) {
@@ -112,9 +122,17 @@ std::string PlanText(const RunConfig& config, const RunPlan& plan,
   return text;
 }
 
-nlohmann::ordered_json PlanJson(const RunPlan& plan,
+nlohmann::ordered_json PlanJson(const RunConfig& config, const RunPlan& plan,
                                 const std::vector<Advice>& advice) {
   nlohmann::ordered_json json;
+  const PresetRow& preset = RowOf(config.sync.preset);
+  json["preset"] = {{"name", preset.name},
+                    {"source", preset.source},
+                    {"published", preset.published}};
+  for (const PresetKey& key : PresetKeys(config)) {
+    json["preset"]["keys"][key.key] = {{"preset", key.preset},
+                                       {"file", key.file}};
+  }
   json["parameters"] = plan.parameters;
   json["inner_steps"] = plan.inner_steps;
   json["rounds"] = plan.rounds;
@@ -134,6 +152,9 @@ nlohmann::ordered_json PlanJson(const RunPlan& plan,
   json["peak_down"] = plan.peak_down;
   json["ingress"] = plan.ingress;
   json["egress"] = plan.egress;
+  json["gpu_cost"] = plan.gpu_cost;
+  json["egress_cost"] = plan.egress_cost;
+  json["cost_per_billion"] = plan.cost_per_billion;
   json["ratio_up"] = plan.ratio_up;
   json["ratio_total"] = plan.ratio_total;
   json["sync_seconds"] = plan.sync_seconds;
@@ -155,9 +176,9 @@ absl::Status RunPlanCommand(const Invocation& invocation) {
   ASSIGN_OR_RETURN(const PlanInput input, InputOf(invocation, loaded.config));
   ASSIGN_OR_RETURN(const RunPlan plan, PlanOf(loaded.config, input));
   const std::vector<Advice> advice = AdviceFor(loaded.config, plan, input);
-  const std::string text = invocation.json
-                               ? JsonLine(PlanJson(plan, advice)) + "\n"
-                               : PlanText(loaded.config, plan, input, advice);
+  const std::string text =
+      invocation.json ? JsonLine(PlanJson(loaded.config, plan, advice)) + "\n"
+                      : PlanText(loaded.config, plan, input, advice);
   std::fputs(text.c_str(), stdout);
   return absl::OkStatus();
 }

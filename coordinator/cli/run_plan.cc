@@ -83,6 +83,12 @@ absl::StatusOr<RunPlan> PlanOf(const RunConfig& config,
   plan.egress = exchanges * static_cast<double>(plan.bytes_down);
   plan.ingress = exchanges * static_cast<double>(plan.bytes_up);
   const double k = input.workers;
+  const double hours = step * static_cast<double>(plan.inner_steps) /
+                       absl::ToDoubleSeconds(absl::Hours(1));
+  plan.gpu_cost = config.prices.gpu_hour * k * hours;
+  plan.egress_cost = config.prices.egress_gb * plan.egress / 1e9;
+  plan.cost_per_billion = (plan.gpu_cost + plan.egress_cost) /
+                          (static_cast<double>(config.train.tokens) / 1e9);
   const double ring = 2 * (k - 1) / k * 4 *
                       static_cast<double>(plan.parameters) *
                       static_cast<double>(plan.inner_steps);

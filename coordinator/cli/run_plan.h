@@ -46,6 +46,10 @@ struct RunPlan {
   double peak_down = 0;
   double egress = 0;   // From the coordinator over the run, bytes.
   double ingress = 0;  // To it.
+  // Of the run at `prices`, without waiting, and per 10^9 tokens; 0: no prices.
+  double gpu_cost = 0;
+  double egress_cost = 0;
+  double cost_per_billion = 0;
   // Bytes that ring all-reduce of fp32 gradients in each inner step would send,
   // as a multiple of what one worker sends here; and of both ways together.
   double ratio_up = 0;

@@ -187,6 +187,17 @@ class Short(Quickstart):
                                      "coordinator.log"))
         self.assertNotIn(" warning ", logs)
 
+    def test_each_preset_runs_and_says_what_it_has_instead(self):
+        text = self.write_text("\n".join(bible("Ge1:1-Ex40:38")).encode())
+        for preset, words in (("fedavg", "sync.interval 25 instead of 100"),
+                              ("streaming", "outer.lr 0.7 instead of 0.4")):
+            with self.subTest(preset):
+                log = self.finish(self.start(
+                    "--rounds", "2", "--no-faults", "--text", text, "--sync",
+                    preset, log=preset))
+                self.assertIn(f"preset {preset} (", log)
+                self.assertIn(words, log)
+
     def test_ctrl_c_leaves_no_process_and_says_how_to_go_on(self):
         # One document a line: there is no blank line in it.
         text = self.write_text(
@@ -311,6 +322,7 @@ kill -9 $!; wait $!; echo "the disk is on fire" """, "has ended")):
                 (["--workers", "two"], ["--workers two", "from 1"]),
                 (["--workers", "999999"], ["--workers 999999", "64"]),
                 (["--model", "huge"], ["--model huge", "tiny", "small"]),
+                (["--sync", "gossip"], ["--sync gossip", "streaming"]),
                 (["--text", "none.txt"], ["none.txt", "no readable file"]),
                 (["--text", self.dir], [self.dir, "no readable file"]),
                 (["--text", small], [small, "17 bytes", "200000"]),

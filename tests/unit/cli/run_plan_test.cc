@@ -64,6 +64,14 @@ TEST_CASE("plan: fragments, offsets, means, peaks and totals") {
   CHECK(plan->ingress == Approx(123.0 * 4 * static_cast<double>(up)));
   CHECK(plan->sync_seconds ==
         Approx(4 * static_cast<double>(up + plan->bytes_down) / 1e6));
+  CHECK(plan->cost_per_billion == 0);  // No prices.
+  RunConfig priced = config;
+  priced.prices = {2, 0.05};
+  const auto cost = PlanOf(priced, input);
+  CHECK(cost->gpu_cost == Approx(2 * 4 * 4883 * 0.25 / 3600));
+  CHECK(cost->egress_cost == Approx(0.05 * plan->egress / 1e9));
+  CHECK(cost->cost_per_billion ==
+        Approx((cost->gpu_cost + cost->egress_cost) * 100));
   // 2 x 3/4 x 4 bytes a parameter in each of 40 steps, against one exchange.
   CHECK(plan->ratio_up == Approx(6.0 * static_cast<double>(plan->parameters) *
                                  4883 / (123 * static_cast<double>(up))));

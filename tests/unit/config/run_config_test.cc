@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/config.h"
+#include "coordinator/presets.h"
 #include "tests/support/catch.h"
 #include "tests/support/fault_file_system.h"
 
@@ -76,12 +77,19 @@ TEST_CASE("presets set defaults that keys override") {
   CHECK(c.outer.lr == 1.0);
   CHECK(c.outer.momentum == 0.0);
   CHECK_FALSE(MakePolicy(c).nesterov);
+  CHECK(PresetText(c) ==
+        absl::StrCat("preset fedavg (", RowOf(Preset::kFedavg).source, ": ",
+                     RowOf(Preset::kFedavg).published, "), as it is"));
   c = Good(absl::StrCat(kRunBase,
                         "sync: {preset: fedavg, interval: 7, up: fp32}\n",
                         "outer: {lr: 0.5}\n"));
   CHECK(c.sync.interval == 7);
   CHECK(c.sync.up == Codec::kFp32);
   CHECK(c.outer.lr == 0.5);
+  CHECK(absl::EndsWith(
+      PresetText(c),
+      "; the file has sync.interval 7 instead of 100, sync.up fp32 instead of "
+      "fp16, outer.lr 0.5 instead of 1"));
   // The rule sgd has no momentum, whatever the preset says.
   c = Good(absl::StrCat(kRunBase, "outer: {rule: sgd}\n"));
   CHECK(c.outer.momentum == 0.0);
@@ -241,7 +249,8 @@ TEST_CASE("what this build does not have is refused by name") {
       {"sync: {up: topk2}", "not available yet"},
       {"sync: {down: fp16}", "not available yet"},
       {"sync: {late: discount}", "not available yet"},
-      {"prices: {gpu_hour: 1}", "prices: not available yet"},
+      {"prices: {gpu_hour: -1}",
+       "prices.gpu_hour: got -1: it is out of bounds"},
       {"sync: {deadline: 90}", "needs a unit"},
       {"sync: {min_updates: 300}", "more than join.max_workers 256"},
       {"join: {wait_for: 300}", "more than join.max_workers 256"},

@@ -2,6 +2,7 @@
 """What a setting is worth: real training by `diloco-worker simulate`, paired by
 seed, beside one worker alone and synchronous training with k times the batch.
 
+    tests/experiments/prepare --out DIR
     python3 tests/experiments/compare.py --data DIR --out DIR
 
 Each row of the table is a run file; see README.md for what is in it and how it
@@ -12,33 +13,18 @@ import json
 import math
 import os
 import shutil
-import statistics
 import subprocess
 import sys
+import time
+
+import judge
+from settings import AVERAGE, BASELINES, PLAIN, SETTINGS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 BIN = os.environ.get("DILOCO_BIN",
                      os.path.join(ROOT, "build", "release", "bin"))
 WORKER = os.path.join(BIN, "diloco-worker")
-
-RESET = {"DILOCO_TEST_RESET_ADAMW": "1"}
-PLAIN = {"up": "fp32", "down": "fp32"}
-AVERAGE = {"rule": "sgd", "lr": 1.0, "momentum": 0}
-# Name: sections of the run file that differ from `diloco`, flags of simulate,
-# environment, and whether it is a mistake that must show.
-SETTINGS = {
-    "diloco": ({}, [], {}, False),
-    "fedavg": ({"outer": AVERAGE}, [], {}, False),
-    "int8": ({"sync": {"up": "int8"}}, [], {}, False),
-    "e3m0": ({"sync": {"up": "e3m0"}}, [], {}, False),
-    "e3m0-feedback": ({"sync": {"up": "e3m0", "error_feedback": "on"}}, [], {},
-                      False),
-    "adamw-reset": ({}, [], RESET, True),
-    "kill": ({"sync": {"deadline": "auto"}}, ["--kill", "w2@2"], {}, False),
-    "slow": ({"sync": {"deadline": "auto"}}, ["--speeds", "0.33,1"], {}, False),
-}
-BASELINES = ("alone", "synchronous")
 
 
 def yaml(value):
@@ -71,7 +57,7 @@ def joined_shards(paths, out):
 
 
 def run_file(a, name, seed, manifest, valid):
-    """Sections of a run file."""
+    """Text of a run file."""
     workers = 1 if name in BASELINES else a.workers
     batch = a.batch_tokens * (a.workers if name == "synchronous" else 1)
     run = {
@@ -86,108 +72,116 @@ def run_file(a, name, seed, manifest, valid):
                                "warmup_tokens":
                                    a.steps * batch * workers // 20}},
         "sync": {"interval": a.interval, "deadline": "10h"},
-        "outer": {"lr": a.outer_lr, "momentum": a.outer_momentum},
+        "outer": {"rule": "nesterov", "lr": a.outer_lr,
+                  "momentum": a.outer_momentum},
         "join": {"wait_for": workers},
-        # The last version only: that is what is compared.
+        # The last version is always evaluated; that is what is compared.
         "eval": {"shard": os.path.abspath(valid), "tokens": a.eval_tokens,
-                 "every": f"{math.ceil(a.steps / a.interval)} rounds"},
+                 "every": "1000000 rounds"},
         "keep": {"free_space": 0},
     }
     if name in BASELINES:
         # One worker whose steps theta follows, up to rounding.
         change = {"sync": PLAIN, "outer": AVERAGE}
     else:
-        change = SETTINGS[name][0]
+        change = SETTINGS[name].sections
     for section, values in change.items():
         run[section] = {**run[section], **values}
-    if name == "slow" or name == "kill":
-        run["eval"]["every"] = "1 round"
-    return run
+    return "".join(f"{section}: {yaml(values)}\n"
+                   for section, values in run.items())
 
 
-def simulate(a, name, seed, manifest, train, valid):
-    """report.json of the run, trained unless it is there."""
+def command_of(a, name, out, train):
+    flags = [] if name in BASELINES else SETTINGS[name].flags
+    data = {"alone": train[0],
+            "synchronous": joined_shards(train[:a.workers], a.out)}
+    workers = 1 if name in BASELINES else a.workers
+    return ["nice", "-n", str(a.nice), WORKER, "simulate",
+            "--config", os.path.join(out, "run.yaml"), "--out", out,
+            "--data", data.get(name, ",".join(train[:a.workers])),
+            "--workers", str(workers), "--threads", str(a.threads), *flags]
+
+
+def finished(a, name, seed, text):
+    """report.json of the run when it is there and was trained with these
+    settings."""
     out = os.path.join(a.out, f"{name}-{seed}")
     report = os.path.join(out, "report.json")
     if not os.path.exists(report):
-        shutil.rmtree(out, ignore_errors=True)
-        os.makedirs(out)
-        path = os.path.join(out, "run.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            for section, values in run_file(a, name, seed, manifest,
-                                            valid).items():
-                file.write(f"{section}: {yaml(values)}\n")
-        flags, more = ([], {}) if name in BASELINES else SETTINGS[name][1:3]
-        data = {"alone": train[0],
-                "synchronous": joined_shards(train[:a.workers], a.out)}
-        workers = 1 if name in BASELINES else a.workers
-        command = [WORKER, "simulate", "--config", path, "--out", out,
-                   "--data", data.get(name, ",".join(train[:a.workers])),
-                   "--workers", str(workers), "--threads", str(a.threads),
-                   *flags]
-        with open(os.path.join(out, "log"), "w", encoding="utf-8") as log:
-            done = subprocess.run(command, stdout=log, stderr=log, check=False,
-                                  env={**os.environ, **more})
-        if done.returncode != 0:
-            with open(os.path.join(out, "log"), encoding="utf-8") as log:
-                sys.exit(f"{' '.join(command)}\n{log.read()[-2000:]}")
-        for big in ("state", "scratch"):
-            shutil.rmtree(os.path.join(out, big), ignore_errors=True)
+        return None
+    with open(os.path.join(out, "run.yaml"), encoding="utf-8") as file:
+        if file.read() != text:
+            sys.exit(f"{out} was trained with other settings: take another "
+                     "--out, or remove it")
     with open(report, encoding="utf-8") as file:
         return json.load(file)
 
 
-def waiting(report):
-    """The largest share of a worker's time that it waits."""
-    shares = []
-    for worker in report["workers"]:
-        whole = sum(worker[f"{what}_seconds"]
-                    for what in ("train", "transfer", "wait"))
-        shares.append(worker["wait_seconds"] / whole if whole else 0)
-    return max(shares, default=0)
-
-
-def table(reports, seeds):
-    """Rows of text; `reports` by name and seed."""
-    rows = [f"{'setting':18} {'loss':>8} {'+- seeds':>8} {'G':>7} "
-            f"{'waits':>6} {'MB up':>8}"]
-    for name, by_seed in reports.items():
-        losses = [by_seed[seed]["eval_loss"] for seed in seeds]
-        shares = []
-        for seed, loss in zip(seeds, losses):
-            alone = reports["alone"][seed]["eval_loss"]
-            synchronous = reports["synchronous"][seed]["eval_loss"]
-            shares.append((alone - loss) / (alone - synchronous))
-        spread = statistics.stdev(losses) if len(losses) > 1 else 0
-        up = sum(worker["bytes_sent"]
-                 for worker in by_seed[seeds[0]]["workers"]) / 1e6
-        mistake = name in SETTINGS and SETTINGS[name][3]
-        rows.append(f"{name:18} {statistics.mean(losses):8.4f} {spread:8.4f} "
-                    f"{statistics.mean(shares):7.3f} "
-                    f"{waiting(by_seed[seeds[0]]):6.1%} {up:8.1f}"
-                    + ("   planted mistake" if mistake else ""))
-    return rows
+def simulate(a, name, seed, text, train):
+    """Trains the run, from its beginning."""
+    out = os.path.join(a.out, f"{name}-{seed}")
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out)
+    with open(os.path.join(out, "run.yaml"), "w", encoding="utf-8") as file:
+        file.write(text)
+    environment = dict(os.environ)
+    if name in SETTINGS and SETTINGS[name].mistake:
+        environment["DILOCO_TEST_MISTAKE"] = SETTINGS[name].mistake
+    command = command_of(a, name, out, train)
+    with open(os.path.join(out, "log"), "w", encoding="utf-8") as log:
+        done = subprocess.run(command, stdout=log, stderr=log, check=False,
+                              env=environment)
+    if done.returncode != 0:
+        with open(os.path.join(out, "log"), encoding="utf-8") as log:
+            sys.exit(f"{' '.join(command)}\n{log.read()[-2000:]}")
+    for big in ("state", "scratch"):
+        shutil.rmtree(os.path.join(out, big), ignore_errors=True)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True,
-                        help="what `diloco-worker tokenize` wrote")
+                        help="what `prepare` or `diloco-worker tokenize` wrote")
     parser.add_argument("--out", required=True)
     parser.add_argument("--settings", default=",".join(SETTINGS),
                         help="rows besides " + " and ".join(BASELINES))
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--minutes", type=float, default=math.inf,
+                        help="begin no further run after so long; the same "
+                        "command goes on")
     for flag, value, what in (
             ("workers", 4, "k"), ("steps", 400, "inner steps of each worker"),
-            ("interval", 20, "H"), ("batch-tokens", 1024, ""),
-            ("seq-len", 128, ""), ("layers", 4, ""), ("hidden", 128, ""),
-            ("heads", 4, ""), ("ffn", 344, ""), ("vocab", 0, "0: the data's"),
-            ("eval-tokens", 32768, ""), ("threads", 1, "of LibTorch")):
+            ("interval", 10, "H"), ("batch-tokens", 512, ""),
+            ("seq-len", 128, ""), ("layers", 4, ""), ("hidden", 96, ""),
+            ("heads", 4, ""), ("ffn", 256, ""), ("vocab", 0, "0: the data's"),
+            ("eval-tokens", 32768, ""), ("threads", 1, "of LibTorch"),
+            ("nice", 10, "of the runs")):
         parser.add_argument("--" + flag, type=int, default=value, help=what)
     for flag, value in (("lr", 3e-3), ("outer-lr", 0.7),
                         ("outer-momentum", 0.5)):
         parser.add_argument("--" + flag, type=float, default=value)
     return parser.parse_args()
+
+
+def train_all(a, names, seeds, data):
+    """Reports by setting and seed; None when the minutes were over first. Seed
+    by seed, so that what there is can be compared."""
+    manifest, train, valid = data
+    began = time.monotonic()
+    reports = {name: {} for name in names}
+    for seed in seeds:
+        for name in names:
+            text = run_file(a, name, seed, manifest, valid)
+            report = finished(a, name, seed, text)
+            if report is None:
+                if time.monotonic() - began > a.minutes * 60:
+                    return None
+                simulate(a, name, seed, text, train)
+                report = finished(a, name, seed, text)
+                print(f"{name} seed {seed}: {report['eval_loss']:.4f}",
+                      file=sys.stderr, flush=True)
+            reports[name][seed] = report
+    return reports
 
 
 def main():
@@ -198,22 +192,22 @@ def main():
         sys.exit(f"{a.data} has {len(train)} training shards, "
                  f"{a.workers} workers need as many (tokenize --parts)")
     a.vocab = a.vocab or manifest["vocab"]
-    seeds = [int(seed) for seed in a.seeds.split(",")]
-    reports = {}
-    for name in [*BASELINES, *filter(None, a.settings.split(","))]:
+    names = [*BASELINES, *filter(None, a.settings.split(","))]
+    for name in names:
         if name not in SETTINGS and name not in BASELINES:
             sys.exit(f"no setting {name}: {', '.join(SETTINGS)}")
-        reports[name] = {}
-        for seed in seeds:
-            reports[name][seed] = simulate(
-                a, name, seed, os.path.join(a.data, "dataset.json"), train,
-                valid)
-            print(f"{name} seed {seed}: {reports[name][seed]['eval_loss']:.4f}",
-                  file=sys.stderr)
-    text = "\n".join(table(reports, seeds))
-    with open(os.path.join(a.out, "table.txt"), "w", encoding="utf-8") as file:
-        file.write(text + "\n")
+    reports = train_all(a, names, [int(seed) for seed in a.seeds.split(",")],
+                        (os.path.join(a.data, "dataset.json"), train, valid))
+    if reports is None:
+        sys.exit("the minutes are over; the same command goes on")
+    text = "\n".join(judge.table(reports))
+    for name, content in (("table.txt", text + "\n"),
+                          ("losses.svg", judge.picture(reports))):
+        with open(os.path.join(a.out, name), "w", encoding="utf-8") as file:
+            file.write(content)
     print(text)
+    if not all(judge.verdict(reports, name)[0] for name in names):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

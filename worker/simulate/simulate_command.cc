@@ -23,6 +23,7 @@
 #include "nlohmann/json.hpp"
 #include "worker/limits.h"
 #include "worker/runtime/shard_source.h"
+#include "worker/simulate/mistaken_trainer.h"
 #include "worker/simulate/simulated_run.h"
 #include "worker/tools/flags.h"
 #include "worker/train/torch_trainer.h"
@@ -204,20 +205,11 @@ absl::StatusOr<std::vector<sim::SimulatedWorker>> MakeWorkers(
   return workers;
 }
 
-// Test hook: DILOCO_TEST_RESET_ADAMW=1 makes every worker forget the
-// optimiser's state at each new version, a mistake whose price is known.
-std::function<void(uint64_t, Trainer&)> ResetHook() {
-  const char* text = std::getenv("DILOCO_TEST_RESET_ADAMW");
-  if (text == nullptr || absl::string_view(text) != "1") return nullptr;
-  return [](uint64_t, Trainer& trainer) {
-    const std::vector<float> zeros(
-        static_cast<size_t>(trainer.layout().elements));
-    for (const char* name : {"exp_avg", "exp_avg_sq"}) {
-      const absl::Status status = trainer.ImportState(name, zeros);
-      DILOCO_CHECK(status.ok()) << status.message();
-    }
-    trainer.set_optimizer_steps(0);
-  };
+// Test hook: DILOCO_TEST_MISTAKE plants one whose price is known.
+absl::StatusOr<std::optional<sim::Mistake>> PlantedMistake() {
+  const char* text = std::getenv("DILOCO_TEST_MISTAKE");
+  if (text == nullptr) return std::nullopt;
+  return sim::ParseMistake(text);
 }
 
 absl::StatusOr<sim::SimulationOptions> MakeOptions(FileSystem* fs,
@@ -242,14 +234,25 @@ absl::StatusOr<sim::SimulationOptions> MakeOptions(FileSystem* fs,
   ASSIGN_OR_RETURN(options.checkpoint_every,
                    ParseTime("checkpoint-every", a.checkpoint_every));
   options.fs = fs;
-  options.make_trainer = [a](const RunSettings& settings,
-                             const Layout& layout) {
-    return MakeTorchTrainer(settings.model, layout, settings.train,
-                            {.threads = static_cast<int>(a.threads),
-                             .micro_batch = static_cast<int64_t>(a.micro_batch),
-                             .device = a.device});
+  ASSIGN_OR_RETURN(const std::optional<sim::Mistake> mistake, PlantedMistake());
+  options.make_trainer =
+      [a, mistake](
+          const RunSettings& settings,
+          const Layout& layout) -> absl::StatusOr<std::unique_ptr<Trainer>> {
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<Trainer> trainer,
+        MakeTorchTrainer(settings.model, layout, settings.train,
+                         {.threads = static_cast<int>(a.threads),
+                          .micro_batch = static_cast<int64_t>(a.micro_batch),
+                          .device = a.device}));
+    if (!mistake.has_value()) return trainer;
+    if (mistake->fragment.value_or(0) >= layout.fragments.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("DILOCO_TEST_MISTAKE names fragment ",
+                       *mistake->fragment, " of ", layout.fragments.size()));
+    }
+    return sim::MakeMistakenTrainer(*mistake, std::move(trainer));
   };
-  options.after_apply = ResetHook();
   options.on_round = [](const sim::RoundRow& row) {
     absl::FPrintF(stderr, "%s\n", sim::RoundLine(row));
   };

@@ -194,7 +194,7 @@ class Short(Quickstart):
             with self.subTest(preset):
                 log = self.finish(self.start(
                     "--rounds", "2", "--no-faults", "--text", text, "--sync",
-                    preset, log=preset))
+                    preset, log=preset), log=preset)
                 self.assertIn(f"preset {preset} (", log)
                 self.assertIn(words, log)
 

@@ -1,5 +1,6 @@
 """`diloco-worker simulate`: the same theta as real processes, bit for bit; kills,
 speeds and lines; what it writes and what it refuses."""
+import collections
 import json
 import os
 import unittest
@@ -21,9 +22,15 @@ def simulate(cluster, out, *flags, data=None, names=True):
 
 
 def digests(cluster, out):
+    """By fragment and its version; a row's own is theta's."""
+    found = {}
+    newest = collections.Counter()
     with open(cluster.path(out, "rounds.json"), encoding="utf-8") as rows:
-        return {(row.get("fragment", 0), row["version"]): row["digest"]
-                for row in map(json.loads, rows)}
+        for row in map(json.loads, rows):
+            fragment = row.get("fragment", 0)
+            newest[fragment] += 1
+            found[fragment, newest[fragment]] = row["digest"]
+    return found
 
 
 def report(cluster, out):

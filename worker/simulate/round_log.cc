@@ -100,7 +100,8 @@ void RoundLog::Feed(const EventReport& event) {
 
 void RoundLog::Publish(const VersionPublished& fact, const EventReport& event) {
   RoundRow row = std::exchange(closed_[fact.fragment], RoundRow());
-  row.version = fact.version;
+  versions_[fact.fragment] = fact.version;
+  for (const auto& [fragment, version] : versions_) row.version += version;
   row.digest = fact.digest;
   row.folded_tokens = fact.folded_tokens;
   row.at = SecondsOf(event);

@@ -16,7 +16,7 @@ namespace diloco::sim {
 struct RoundRow {
   uint32_t fragment = 0;
   uint64_t round = 0;
-  uint64_t version = 0;  // 0: the round was void.
+  uint64_t version = 0;  // Of theta; 0: the round was void.
   std::string void_reason;
   Digest digest;  // Of the version.
   size_t updates = 0;
@@ -67,6 +67,7 @@ class RoundLog {
   std::vector<RoundRow> rows_;
   size_t told_ = 0;
   std::map<uint32_t, RoundRow> closed_;  // By fragment: its version is to come.
+  std::map<uint32_t, uint64_t> versions_;  // By fragment; theta's is their sum.
   Totals before_;
 };
 

@@ -259,7 +259,7 @@ FAULTS = [
     fault("a round's deadline does not wait for those before it",
           "coordinator/core/round_policy.cc",
           "  if (!policy.exact) return left;\n",
-          "  if (of.due_step > 0) return left;\n",
+          "  if (!policy.exact || of.due_step > 0) return left;\n",
           "unit_core"),
     # The trainer.
     fault("theta moves away from the workers",

@@ -55,7 +55,8 @@ SETTINGS = {
     "e3m0-feedback": Setting(
         {"sync": {"up": "e3m0", "error_feedback": "on"}},
         limits=(Limit("loss", SMALL_UPDATES, "diloco", either=True),)),
-    "slow": Setting({"sync": {"deadline": "auto"}}, ("--speeds", "0.33,1"),
+    "slow": Setting({"sync": {"deadline": "auto", "steps": "by_speed"}},
+                    ("--speeds", "0.33,1"),
                     limits=(Limit("waits", 0.05),
                             Limit("loss", 0.02, "diloco"))),
     "kill": Setting({"sync": {"deadline": "auto"}}, ("--kill", "w2@2")),

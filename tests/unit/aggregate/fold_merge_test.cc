@@ -80,8 +80,9 @@ TEST_CASE("a fold clips each tensor by itself, and only the large one") {
   run.Add("b", ones, 1, Codec::kFp32);
   run.Add("c", odd, 2, Codec::kFp32);
   REQUIRE(run.Fold(MergeRule::kNormClipped, kTensors).ok());
-  CHECK(run.merged == std::vector<float>(kMergedElements, 1.0f));
-  CHECK(run.theta == std::vector<float>(kMergedElements, -1.0f));
+  // In parentheses: a failure does not print all values.
+  CHECK((run.merged == std::vector<float>(kMergedElements, 1.0f)));
+  CHECK((run.theta == std::vector<float>(kMergedElements, -1.0f)));
   // The coefficients are not those of the plain mean.
   REQUIRE(run.Fold(MergeRule::kMean, kTensors).ok());
   CHECK(run.merged[0] == 1.0f);
@@ -183,7 +184,7 @@ TEST_CASE("a damaged frame is found before the merge rule sees it") {
       run.Fold(MergeRule::kRadialDirectional, kTensors).status();
   CHECK(status.code() == absl::StatusCode::kDataLoss);
   CHECK(absl::StrContains(status.message(), "b: "));
-  CHECK(run.theta == std::vector<float>(kMergedElements, 0.0f));
+  CHECK((run.theta == std::vector<float>(kMergedElements, 0.0f)));
 }
 
 TEST_CASE("a fragment's tensors with their padding") {

@@ -114,8 +114,8 @@ TEST_CASE("lossy updates fold as what they decode to, whatever their frames") {
     plain.Add("a", lossy.ReadPart("a"), 1, Codec::kFp32);
     plain.Add("b", lossy.ReadPart("b"), 3, Codec::kFp32);
     CHECK(plain.Run().value().digest == result.digest);
-    CHECK(plain.theta == lossy.theta);
-    CHECK(plain.momentum == lossy.momentum);
+    CHECK((plain.theta == lossy.theta));
+    CHECK((plain.momentum == lossy.momentum));
     CHECK(lossy.ReadPart("a") != Values(1));
   }
 }
@@ -181,13 +181,13 @@ TEST_CASE("C6.4 the divisor is the accepted weight, not a configured count") {
   two.Add("a", std::vector<float>(kElements, 1.0f));
   two.Add("b", std::vector<float>(kElements, 1.0f));
   REQUIRE(two.Run().ok());
-  CHECK(two.momentum == std::vector<float>(kElements, 1.0f));
+  CHECK((two.momentum == std::vector<float>(kElements, 1.0f)));
   Setup three;
   three.Add("a", std::vector<float>(kElements, 1.0f));
   three.Add("b", std::vector<float>(kElements, 1.0f));
   three.Add("c", std::vector<float>(kElements, 1.0f));
   REQUIRE(three.Run().ok());
-  CHECK(three.theta == two.theta);
+  CHECK((three.theta == two.theta));
 }
 
 TEST_CASE("a fold repeats bit for bit, also when two members share a file") {
@@ -198,7 +198,7 @@ TEST_CASE("a fold repeats bit for bit, also when two members share a file") {
     setup->Add("b", Values(3), 11);
   }
   CHECK(first.Run()->digest == second.Run()->digest);
-  CHECK(first.theta == second.theta);
+  CHECK((first.theta == second.theta));
   Setup other;
   other.Add("a", Values(1), 12);
   other.Add("b", Values(3), 11);
@@ -220,8 +220,8 @@ TEST_CASE(
     setup.Add("mallory", values, 1, Codec::kFp32);
     const std::vector<float> theta = setup.theta;
     CHECK(Refused(setup.Run().status(), "mallory"));
-    CHECK(setup.theta == theta);
-    CHECK(setup.momentum == std::vector<float>(kElements, 0.0f));
+    CHECK((setup.theta == theta));
+    CHECK((setup.momentum == std::vector<float>(kElements, 0.0f)));
     // The same from the figure of the screen, without looking.
     setup.members[1].max_abs = huge;
     CHECK(Refused(setup.Run().status(), "mallory"));
